@@ -1,0 +1,1 @@
+"""Provenance store for distributed PyTorch training."""

@@ -1,0 +1,150 @@
+"""The waist out of every analysis: findings, what could not be decided, and the diagnosis that holds both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One entry of the registry of finding codes; the reference page is generated from it."""
+
+    name: str
+    """kebab-case, stable for ever."""
+    title: str
+    severity: str
+    """``error``, ``warning`` or ``note``."""
+    meaning: str
+    what_to_do: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of user code."""
+
+    file: str
+    line: int
+    function: str
+    of_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step of the chain from the symptom to the cause."""
+
+    rank: int
+    text: str
+    """What this rank waits for, and why, in plain text."""
+    reason: str
+    """``waits``, ``absent``, ``behind``, ``no_dump``, ``not_posted``, …"""
+    group: str | None = None
+    op: str | None = None
+    seq: int | None = None
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where a finding can be checked: an entry of a dump, or a dump as a whole."""
+
+    file: str
+    digest: str
+    rank: int
+    record_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A rank named as a cause."""
+
+    rank: int
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """A process group as a finding shows it."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...] | None
+    basis: str
+    """``declared`` or ``observed``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judgement: which rank, in which call, why, and how we know."""
+
+    key: str
+    """Deterministic id made from the rule, the run and the instance, so that equal evidence gives equal ids."""
+    code: str
+    """Name of its registry entry, such as ``order-deadlock``."""
+    kind: str
+    """Class in the field's words: device, host, dead, order_deadlock, collective_hang, mismatch, skipped_call,
+    extra_call, straggler, nan_origin."""
+    summary: str
+    """Plain text, complete by itself: rank, group, op, sequence number, source line."""
+    confidence: str
+    """``certain``, ``probable`` or ``possible``."""
+    culprits: tuple[Culprit, ...]
+    victims: tuple[int, ...] = ()
+    detail: str | None = None
+    """Kind of mismatch: op, dtype, size; None elsewhere."""
+    cause: str | None = None
+    """A deeper cause that explains the class, such as ``skipped_call`` behind a mismatch."""
+    group: GroupName | None = None
+    op: str | None = None
+    channel: str | None = None
+    seq: int | None = None
+    seq_range: tuple[int, int] | None = None
+    """Numbers in which a skipped or extra call can lie."""
+    source: Source | None = None
+    no_source_reason: str | None = None
+    chain: tuple[Hop, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    next_step: str | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """Figures with their unit in the name, such as ``median_lateness_ms``."""
+    rule_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Something that could not be told: why, whom it concerns, what to collect next time."""
+
+    code: str
+    """ring_wrapped, missing_dump, refused_dump, membership_unknown, no_p2p_records, no_completion_events, no_values,
+    no_frames, active_only, tie, clock_unknown, dump_time_unknown, seq_not_comparable, version_unknown."""
+    what: str
+    next_step: str
+    ranks: tuple[int, ...] = ()
+    blocks_answer: bool = True
+    """True when the question itself stays open because of it; False for a caveat on an answer that stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastCall:
+    """The last thing a group of equal ranks did."""
+
+    ranks: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The answer to one question about one attempt of one run."""
+
+    run: str
+    attempt: int
+    status: str
+    """``healthy``, ``findings``, ``undecided`` or ``error``."""
+    findings: tuple[Finding, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    last_calls: tuple[LastCall, ...] = ()
+    coverage: Mapping[str, object] = field(default_factory=dict)
+    """ranks expected, seen, refused, missing; calls; window per group; wrapped; skipped files. JSON values."""
+    notes: Sequence[str] = ()
