@@ -9,10 +9,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 Scalar = str | int | float | bool
 Value = Scalar | list[str] | list[int] | list[float] | list[bool]
-Column = Sequence[Value | None] | array[int] | array[float]
+Column: TypeAlias = "Sequence[Value | None] | array[int] | array[float]"
 
 UNIQUE_KEY: Mapping[str, str] = {
     "Element": "iri",
@@ -46,8 +47,9 @@ CAPTURED_RELATIONS = (
 )
 """PROV relations, always effect → cause."""
 
-STRUCTURE_RELATIONS = ("DESCRIBES", "SUBJECT", "OBJECT", "ARGUMENT", "IDENTIFIES")
-"""Parts of the mapping of imported PROV documents; never exported as records."""
+STRUCTURE_RELATIONS = ("CALL_OF", "DESCRIBES", "SUBJECT", "OBJECT", "ARGUMENT", "IDENTIFIES")
+"""Never exported as records: ``CALL_OF`` leads from a call whose record sits on its output to its activity; the others
+are parts of the mapping of imported PROV documents."""
 
 DERIVED_RELATIONS = (
     "SAME_AS",

@@ -170,6 +170,9 @@ class Sidecar:
     settings: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
     errors: tuple[str, ...] = ()
+    file: str = ""
+    path: str = ""
+    """As in :class:`Dump`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,8 @@ class Dump:
     extra: Mapping[str, object] = field(default_factory=dict)
     """Unknown top-level keys, and unknown entry keys as ``{"entries": {record_id: {...}}}``; JSON values."""
     sidecar: Sidecar | None = None
+    path: str = ""
+    """Where the file was read from; never stored and never part of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,7 @@ class Refusal:
     size_bytes: int | None = None
     rank: int | None = None
     """When the file name tells it."""
+    path: str = ""
     skipped: bool = False
     """True for a stray file that was never meant as a dump; it takes no part in the diagnosis."""
 

@@ -20,6 +20,7 @@ PROPERTIES: Mapping[str, tuple[str, str]] = {
     "last_record_id": ("int64", "counter of the call's last entry, when it has several"),
     "op_id": ("int64", "operation counter of this rank in the group"),
     "p2p_seq": ("int64", "send/receive counter of this rank in the group"),
+    "after_seq": ("int64", "on a send or receive: number of the group's last collective before it"),
     "batch": ("int64", "record_id of the closing entry of a batched send/receive group"),
     "parts": ("int64", "entries folded into the call, when more than one"),
     "peer": ("int64", "global rank of the other end of a send or receive"),
