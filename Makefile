@@ -1,0 +1,41 @@
+# Every target does its own set-up: a fresh machine needs nothing but make (and apt packages it may install as root).
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format docs bench clean
+
+VENV := .venv
+RUN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help: ## What there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+
+$(VENV)/.core: pyproject.toml scripts/setup.sh
+	@scripts/setup.sh core
+
+$(VENV)/.dev: pyproject.toml scripts/setup.sh
+	@scripts/setup.sh dev
+
+demo: $(VENV)/.core ## Set up, then show the main job on shipped dumps of a real job
+	@$(RUN)/provstore demo
+
+test: $(VENV)/.dev ## Set up everything, then run all tests
+	@$(RUN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## Format, lint, types, import contracts, docs commands
+	@$(RUN)/ruff format --check .
+	@$(RUN)/ruff check .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports --no-cache
+	@$(RUN)/python -m pytest -q tests/docs tests/test_house.py
+
+format: $(VENV)/.dev ## Rewrite the code in the one format
+	@$(RUN)/ruff format .
+	@$(RUN)/ruff check --fix .
+
+docs: $(VENV)/.dev ## Regenerate the reference pages and pictures from the code
+	@$(RUN)/python scripts/make_reference.py
+
+clean: ## Remove what the targets made
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
