@@ -1,0 +1,7 @@
+// One hop from effects to their direct causes.
+// params: iris
+// returns: source, relation, target
+UNWIND $iris AS iri
+MATCH (e:Element {iri: iri})-[r:WAS_GENERATED_BY|USED|WAS_DERIVED_FROM|WAS_INFORMED_BY|WAS_STARTED_BY|STARTED_BY_ACTIVITY|VIA_ACTIVITY|SPECIALIZATION_OF|MENTION_OF|HAD_MEMBER|WAS_INFLUENCED_BY|SAME_AS|DERIVED_MESSAGE|DERIVED_GENERATED_BY|DERIVED_PROGRAM_ORDER]->(c:Element)
+RETURN DISTINCT e.iri AS source, type(r) AS relation, c.iri AS target
+ORDER BY source, relation, target
