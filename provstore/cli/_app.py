@@ -1,0 +1,105 @@
+"""The tree of commands, and the one place that turns errors into exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from provstore import errors, rooms
+from provstore.cli._options import Globals, flags
+from provstore.cli._text import printable
+
+PROGRAM = "provstore"
+
+
+def build() -> typer.Typer:
+    """Return the root command with everything that the files of this room add to it."""
+    app = typer.Typer(
+        name=PROGRAM,
+        help="Where did this tensor come from, and which rank hangs: provenance of distributed PyTorch training.",
+        epilog="Example: provstore diagnose DUMP_FOLDER",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(flags(_root, on_root=True))
+    for name in rooms.names("cli"):
+        rooms.load("cli", name).add_to(app)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; nothing but the exit code of a bug is left to Python."""
+    # A file name on Linux may be no text at all; it must not stop the answer.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = build()(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else errors.EXIT_OK
+    except BrokenPipeError:
+        quiet_broken_pipe()
+        return errors.EXIT_OK
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last stop: a bug, too, ends in one line
+        return _report(error, verbose="--verbose" in arguments)
+
+
+def quiet_broken_pipe() -> None:
+    """Let the interpreter flush into nothing at exit: the reader has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _report(error: BaseException, *, verbose: bool) -> int:
+    if isinstance(error, errors.ProvstoreError):
+        _complain(str(error), error.hint)
+        return error.exit_code
+    if isinstance(error, TyperException):
+        _complain(error.format_message(), _usage_hint(error))
+        return errors.EXIT_USAGE
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        _complain("interrupted: what was accepted so far is kept; the same command completes it")
+        return errors.EXIT_INTERRUPTED
+    if isinstance(error, OSError) and error.filename is not None:
+        _complain(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        return errors.EXIT_USAGE
+    if verbose:
+        traceback.print_exception(error, file=sys.stderr)
+    _complain(f"internal error: {type(error).__name__}: {error}", None if verbose else "--verbose shows where")
+    return errors.EXIT_USAGE
+
+
+def _complain(message: str, hint: str | None = None) -> None:
+    print(f"{PROGRAM}: {printable(message)}", file=sys.stderr)  # noqa: T201 - works when rich cannot be imported
+    if hint:
+        print(f"hint: {printable(hint)}", file=sys.stderr)  # noqa: T201
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        raise typer.Exit(errors.EXIT_OK)
+
+
+def _usage_hint(error: TyperException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return f"'{context.command_path} --help' shows how" if context is not None else None
+
+
+def _root(
+    settings: Globals,
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    context.obj = settings

@@ -1,0 +1,203 @@
+"""How a diagnosis reads on a terminal: the answer first, then how we know, then what to do."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from provstore.cli._screen import Line
+from provstore.cli._text import counted, printable, ranks_text
+from provstore.model.finding import Diagnosis, Finding, Hop, LastCall, Source, Undecided
+
+T = TypeVar("T")
+
+LINE_LIMIT = 40
+_LABEL_WIDTH = 9
+_STATUS_STYLE = {"healthy": "green", "findings": "bold red", "undecided": "yellow", "error": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """How much is shown; ``None`` is everything."""
+
+    findings: int | None = None
+    hops: int | None = None
+    notes: int | None = None
+    last_calls: int | None = None
+    undecided: int | None = None
+
+
+_DETAILS = (
+    _Detail(),
+    _Detail(findings=4, hops=8, notes=3, last_calls=10, undecided=6),
+    _Detail(findings=3, hops=5, notes=2, last_calls=6, undecided=4),
+    _Detail(findings=2, hops=4, notes=1, last_calls=4, undecided=3),
+    _Detail(findings=1, hops=4, notes=1, last_calls=4, undecided=2),
+)
+
+
+def diagnosis_lines(diagnosis: Diagnosis, *, width: int, verbose: bool = False) -> list[Line]:
+    """Return a diagnosis as lines of at most ``width`` columns, at most 40 of them unless ``verbose``."""
+    drawn: list[Line] = []
+    for detail in _DETAILS:
+        drawn = list(_draw(diagnosis, detail, width))
+        if verbose or len(drawn) <= LINE_LIMIT:
+            return drawn
+    more = len(drawn) - LINE_LIMIT + 1
+    return [*drawn[: LINE_LIMIT - 1], Line(f"… {counted(more, 'more line')}: --verbose shows all", "dim")]
+
+
+def _draw(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
+    yield from _heading(diagnosis, width)
+    full, brief = _cut(diagnosis.findings, detail.findings)
+    one = len(diagnosis.findings) == 1
+    for finding in full:
+        yield Line("")
+        yield from _finding(finding, diagnosis.last_calls if one else (), detail, width)
+    if brief:
+        yield Line("")
+        for finding in brief:
+            yield from _wrapped(finding.summary, width, style="red")
+    if diagnosis.undecided:
+        yield Line("")
+        yield from _undecided(diagnosis.undecided, detail, width)
+    if diagnosis.last_calls and diagnosis.findings and not one:
+        yield Line("")
+        yield from _last_calls(diagnosis.last_calls, detail, width)
+    shown, hidden = _cut(diagnosis.notes, detail.notes)
+    if shown:
+        yield Line("")
+        for note in shown:
+            yield from _labelled("note", note, width)
+        yield from _hidden(hidden, "note", width)
+
+
+def _heading(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+    verdict = {
+        "healthy": "healthy, nothing waits and nothing disagrees",
+        "findings": counted(len(diagnosis.findings), "finding"),
+        "undecided": "cannot decide",
+        "error": "no usable evidence",
+    }.get(diagnosis.status, diagnosis.status)
+    where = f"{diagnosis.run}, attempt {diagnosis.attempt}: {verdict}"
+    yield from _wrapped(where, width, style=_STATUS_STYLE.get(diagnosis.status, ""))
+    seen = _coverage_text(diagnosis)
+    if seen:
+        yield from _wrapped(seen, width, style="dim")
+
+
+def _coverage_text(diagnosis: Diagnosis) -> str:
+    coverage = diagnosis.coverage
+    parts = []
+    expected, seen = coverage.get("ranks_expected"), coverage.get("ranks_seen")
+    if isinstance(seen, Sequence):
+        total = f" of {len(expected)}" if isinstance(expected, Sequence) else ""
+        parts.append(f"{len(seen)}{total} ranks")
+    if isinstance(coverage.get("calls"), int):
+        parts.append(counted(int(str(coverage["calls"])), "call"))
+    for name, label in (("ranks_missing", "no dump of rank"), ("ranks_refused", "refused dump of rank")):
+        ranks = coverage.get(name)
+        if isinstance(ranks, Sequence) and ranks:
+            parts.append(f"{label} {ranks_text(int(str(rank)) for rank in ranks)}")
+    wrapped = coverage.get("wrapped")
+    if isinstance(wrapped, Sequence) and wrapped:
+        parts.append(f"ring wrapped on rank {ranks_text(int(str(rank)) for rank in wrapped)}")
+    return " · ".join(parts)
+
+
+def _finding(finding: Finding, last_calls: Sequence[LastCall], detail: _Detail, width: int) -> Iterator[Line]:
+    yield from _wrapped(finding.summary, width, style="bold red")
+    kind = finding.kind.replace("_", " ")
+    because = f", behind it {finding.cause.replace('_', ' ')}" if finding.cause else ""
+    yield from _labelled("class", f"{kind}{f' ({finding.detail})' if finding.detail else ''}{because}", width)
+    yield from _labelled("sure", finding.confidence, width)
+    yield from _chain(finding.chain, detail, width)
+    yield from _labelled("culprit", ", ".join(_culprit(one.rank, one.host) for one in finding.culprits), width, "red")
+    if finding.victims:
+        yield from _labelled("victims", f"rank {ranks_text(finding.victims)}", width)
+    if finding.seq_range:
+        yield from _labelled("between", f"#{finding.seq_range[0]} and #{finding.seq_range[1]}", width)
+    if last_calls:
+        yield from _last_calls(last_calls, detail, width)
+    for label, texts in (("caveat", finding.caveats), ("or", finding.alternatives)):
+        shown, hidden = _cut(texts, detail.notes)
+        for text in shown:
+            yield from _labelled(label, text, width)
+        yield from _hidden(hidden, label, width)
+    if finding.next_step:
+        yield from _labelled("next", finding.next_step, width, "green")
+
+
+def _chain(chain: Sequence[Hop], detail: _Detail, width: int) -> Iterator[Line]:
+    shown: list[Hop | None] = list(chain)
+    if detail.hops is not None and len(chain) > detail.hops:
+        tail = detail.hops // 2
+        shown = [*chain[: detail.hops - tail], None, *chain[len(chain) - tail :]]
+    for at, hop in enumerate(shown):
+        label = "" if at else "chain"
+        arrow = "← " if at else ""
+        text = f"… {counted(len(chain) - len(shown) + 1, 'hop')} …" if hop is None else _hop_text(hop)
+        yield from _labelled(label, arrow + text, width)
+
+
+def _hop_text(hop: Hop) -> str:
+    place = _source_text(hop.source)
+    start = "" if hop.text.startswith(("rank ", "ranks ")) else f"rank {hop.rank}: "
+    return f"{start}{hop.text}{f' ({place})' if place and place not in hop.text else ''}"
+
+
+def _source_text(source: Source | None) -> str:
+    return "" if source is None else f"{source.file.rsplit('/', 1)[-1]}:{source.line}"
+
+
+def _culprit(rank: int, host: str | None) -> str:
+    return f"rank {rank}{f' on {host}' if host else ''}"
+
+
+def _last_calls(calls: Sequence[LastCall], detail: _Detail, width: int) -> Iterator[Line]:
+    shown, hidden = _cut(calls, detail.last_calls)
+    for at, call in enumerate(shown):
+        yield from _labelled("" if at else "last", f"rank {ranks_text(call.ranks)}: {call.text}", width)
+    if hidden:
+        ranks = ranks_text(rank for call in hidden for rank in call.ranks)
+        yield from _labelled("", f"… rank {ranks}: --verbose shows them", width, "dim")
+
+
+def _undecided(undecided: Sequence[Undecided], detail: _Detail, width: int) -> Iterator[Line]:
+    ordered = sorted(undecided, key=lambda one: not one.blocks_answer)
+    shown, hidden = _cut(ordered, detail.undecided)
+    for one in shown:
+        label = "open" if one.blocks_answer else "limit"
+        ranks = f" (rank {ranks_text(one.ranks)})" if one.ranks else ""
+        yield from _labelled(label, f"{one.code}: {one.what}{ranks}", width, "yellow" if one.blocks_answer else "")
+        if one.next_step:
+            yield from _labelled("", f"next: {one.next_step}", width)
+    yield from _hidden(hidden, "limit", width)
+
+
+def _cut(items: Sequence[T], most: int | None) -> tuple[Sequence[T], Sequence[T]]:
+    return (items, ()) if most is None else (items[:most], items[most:])
+
+
+def _hidden(hidden: Sequence[object], label: str, width: int) -> Iterator[Line]:
+    if hidden:
+        yield from _labelled("", f"… {counted(len(hidden), f'more {label}')}: --verbose shows all", width, "dim")
+
+
+def _labelled(label: str, text: str, width: int, style: str = "") -> Iterator[Line]:
+    head = f"  {label:<{_LABEL_WIDTH}}"
+    yield from _fold(head, " " * len(head), text, width, style)
+
+
+def _wrapped(text: str, width: int, style: str = "") -> Iterator[Line]:
+    yield from _fold("", "  ", text, width, style)
+
+
+def _fold(head: str, indent: str, text: str, width: int, style: str) -> Iterator[Line]:
+    folded = textwrap.wrap(
+        printable(text), max(width, 40), initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
+    )
+    for line in folded or [head.rstrip()]:
+        yield Line(line, style)

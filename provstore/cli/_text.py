@@ -1,0 +1,46 @@
+"""Text that comes from data, made fit to be shown: control characters are spelled out, never obeyed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# C0 and C1 controls, DEL, line and paragraph separators, bidirectional overrides and isolates, lone surrogates.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(value: object) -> str:
+    r"""Return ``value`` as one line of text in which every control character is spelled, such as ``\x1b``."""
+    return _UNSAFE.sub(lambda found: _spelled(found.group()), str(value))
+
+
+def printable_block(text: str) -> str:
+    """Return ``text`` with control characters spelled, its line breaks kept."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def safe_json(text: str) -> str:
+    """Return JSON ``text`` with the control characters that JSON allows raw written as escapes; it stays equal JSON."""
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """Return a set of ranks in short: ``3``, ``0-3, 8``."""
+    spans: list[tuple[int, int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and spans[-1][1] == rank - 1:
+            spans[-1] = (spans[-1][0], rank)
+        else:
+            spans.append((rank, rank))
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a count with its noun: ``1 finding``, ``2 findings``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def _spelled(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,103 @@
+"""``provstore diagnose``: which rank and which call, from a folder of dumps or from a stored run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from provstore import errors
+from provstore.cli._choices import rank_map
+from provstore.cli._diagnosis_view import diagnosis_lines
+from provstore.cli._options import Globals, flags
+from provstore.cli._screen import Screen, print_lines
+from provstore.model.finding import Diagnosis
+
+CODES = {
+    "healthy": errors.EXIT_OK,
+    "findings": errors.EXIT_NO,
+    "undecided": errors.EXIT_UNDECIDED,
+    "error": errors.EXIT_USAGE,
+}
+"""Status of a diagnosis → exit code."""
+
+EXAMPLES = """Examples:
+
+provstore diagnose dumps/
+
+provstore diagnose run:my-job --about nan"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(flags(diagnose))
+
+
+def diagnose(
+    settings: Globals,
+    *,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH…|run:ID]", help="Dumps or folders of dumps; run:ID is a stored run.", show_default=False
+        ),
+    ] = None,
+    about: Annotated[
+        str | None, typer.Option(help="The question: hang, nan or slow [default: all].", show_default=False)
+    ] = None,
+    attempt: Annotated[int | None, typer.Option(help="Attempt of a stored run.", min=0, show_default=False)] = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Store the findings of a stored run as facts.", show_default=False)
+    ] = False,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", help="Look into subfolders too.", show_default=False)
+    ] = False,
+    rank_regex: Annotated[
+        str | None, typer.Option(help="How a file name tells the rank: one group named rank.", show_default=False)
+    ] = None,
+    rank_map_file: Annotated[
+        Path | None, typer.Option("--rank-map", help="JSON object: file name to rank.", show_default=False)
+    ] = None,
+) -> None:
+    """Name the rank and the call that a hang, a mismatch, a slow step or a NaN starts from.
+
+    Exit code: 0 healthy, 1 findings, 3 cannot decide, 2 no usable evidence.
+    """
+    import provstore
+
+    screen = Screen(settings)
+    targets = what or []
+    stored = _stored_run(targets)
+    if targets and stored is None:
+        with screen.progress("reading") as progress:
+            diagnosis = provstore.diagnose(
+                *targets,
+                about=about,
+                recursive=recursive,
+                rank_regex=rank_regex,
+                rank_map=rank_map(rank_map_file),
+                progress=progress,
+            )
+    else:
+        with provstore.open(settings.store_uri, journal=settings.journal, read_only=not save) as store:
+            diagnosis = store.diagnose(run=stored, attempt=attempt, about=about, save=save)
+    show(screen, diagnosis)
+
+
+def show(screen: Screen, diagnosis: Diagnosis) -> None:
+    """Show a diagnosis and end the command with the code of its status."""
+
+    def draw(console: Console) -> None:
+        print_lines(console, diagnosis_lines(diagnosis, width=console.width, verbose=screen.settings.verbose))
+
+    screen.show(diagnosis.to_dict(), draw, CODES[diagnosis.status])
+
+
+def _stored_run(targets: list[str]) -> str | None:
+    if len(targets) != 1 or Path(targets[0]).exists():
+        return None
+    if targets[0].startswith("run:"):
+        return targets[0].removeprefix("run:")
+    raise errors.InputError(f"{targets[0]}: no such file or folder", hint=f"run:{targets[0]} asks for a stored run")
