@@ -1,0 +1,58 @@
+"""The answer to a lineage question: what an element came from, or what came from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class TraceNode:
+    """One element of a trace."""
+
+    iri: str
+    kind: str
+    """collective, send, recv, input, output, call, rank, group, dump, or element."""
+    label: str
+    """Short, for people: ``output of all_reduce #3 on rank 2``."""
+    run: str | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    group: str | None = None
+    op: str | None = None
+    seq: int | None = None
+    hops: int | None = None
+    """Hops from the target, aliases not counted; None when the trace was too large to measure."""
+    source: str | None = None
+    """Line of user code of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEdge:
+    """One relationship of a trace, effect first."""
+
+    source: str
+    relation: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What an element came from (``ancestors``), what came from it (``descendants``), or a path between two."""
+
+    target: str
+    """Id of the element asked about."""
+    direction: str
+    """``ancestors``, ``descendants`` or ``path``."""
+    nodes: tuple[TraceNode, ...]
+    """Nearest first; the target itself is not among them, except on a path."""
+    edges: tuple[TraceEdge, ...]
+    """Empty when ``edges_omitted`` is set."""
+    root: TraceNode
+    complete: bool = True
+    reason: str | None = None
+    """Why the answer was cut: max_nodes, max_depth, timeout; None when it is complete."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """nodes, relationships, hops, frontier_left, omitted_at_least, and one ``kind:NAME`` a kind."""
+    edges_omitted: bool = False
+    notes: tuple[str, ...] = ()

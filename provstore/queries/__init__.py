@@ -1,0 +1,1 @@
+"""Typed questions to a store: targets, lineage, and the dumps of a run as the analysis wants them."""

@@ -1,0 +1,306 @@
+"""Lineage: everything an element may have come from, everything that may have come from it, and paths between two."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from provstore.cypher import query
+from provstore.model import ids
+from provstore.model.trace import Trace, TraceEdge, TraceNode
+from provstore.queries.targets import activity_of
+from provstore.stores import GraphStore
+
+MEASURED_NODES = 20_000
+"""Up to this many nodes a trace carries its relationships and the hops of each node."""
+_CHUNK = 5_000
+_ALIAS = "SAME_AS"
+_PROGRAM_ORDER = frozenset({"WAS_INFORMED_BY", "WAS_INFLUENCED_BY", "DERIVED_PROGRAM_ORDER"})
+_PRODUCED = frozenset({"WAS_GENERATED_BY", "DERIVED_GENERATED_BY"})
+_KINDS = {"in": "input", "out": "output", "call": "call"}
+_ID = re.compile(
+    r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:rank/(?P<agent>\d+)|dump/(?P<dump>\S+)|(?P<backend>[^/]+)/(?P<group>[^/]+@[^/]+)"
+    r"(?:/(?:p2p/(?P<sender>\d+)/(?P<op_id>s?\d+)|(?:local/(?P<local>\d+)/)?(?P<seq>-?\d+))(?:/(?P<rank>\d+)/(?P<side>in|out|call))?)?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a trace may go."""
+
+    depth: int | None = None
+    """Hops; a step to an alias of the same thing is none."""
+    max_nodes: int | None = None
+    timeout_seconds: float | None = None
+
+
+def trace(store: GraphStore, iri: str, *, down: bool = False, data_only: bool = False, limits: Limits = Limits()) -> Trace:
+    """Return the ancestors of an element, or with ``down`` its descendants.
+
+    Args:
+        store: Where to look.
+        iri: Id of the element.
+        down: Follow effects instead of causes.
+        data_only: Leave out program order, which says only that one call of a rank came before another.
+        limits: Bounds; an answer that hits one says ``complete: False`` and why.
+    """
+    start, notes = iri, []
+    if not down and (pending := _not_produced(store, iri)) is not None:
+        start, note = pending
+        notes.append(note)
+    deadline = None if limits.timeout_seconds is None else time.monotonic() + limits.timeout_seconds
+    if limits.depth is None and not data_only and limits.max_nodes is None and deadline is None:
+        found = _closure(store, start, down)
+    else:
+        found = _walk(store, start, down, data_only, limits, deadline)
+    if start != iri:
+        found = replace(found, hops={start: 0, **found.hops} if found.hops else found.hops, members=[start, *found.members])
+    notes += ["roots are not recorded: every member's input counts as a cause, so read it as 'may have influenced'"]
+    return _answer(store, iri, "descendants" if down else "ancestors", found, notes)
+
+
+def path(store: GraphStore, iri: str, target: str) -> Trace:
+    """Return one shortest path from an effect to one of its causes; empty when there is none."""
+    found = list(store.run(query("read/lineage/path"), {"iri": iri, "target": target}))
+    if not found:
+        return _answer(store, iri, "path", _Found([], [], {}), [f"no path leads from it to {short(target)}"])
+    iris = [str(i) for i in _list(found[0]["iris"])]
+    relations = [str(r) for r in _list(found[0]["relations"])]
+    edges = [TraceEdge(a, r, b) for a, r, b in zip(iris, relations, iris[1:])]
+    return _answer(store, iri, "path", _Found(iris, edges, {i: at for at, i in enumerate(iris)}), [])
+
+
+def short(iri: str) -> str:
+    """Return an id without the common prefix."""
+    return iri.removeprefix(ids.BASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    members: Sequence[str]
+    edges: Sequence[TraceEdge] | None
+    hops: Mapping[str, int]
+    reason: str | None = None
+    frontier_left: int = 0
+
+
+def _closure(store: GraphStore, iri: str, down: bool) -> _Found:
+    name = "read/lineage/descendants" if down else "read/lineage/ancestors"
+    members = [str(row["iri"]) for row in store.run(query(name), {"iri": iri})]
+    members = [member for member in members if member != iri]
+    if len(members) > MEASURED_NODES:
+        return _Found(members, None, {})
+    edges = [edge for edge in _steps(store, [iri, *members], down)]
+    known = {iri, *members}
+    edges = [edge for edge in edges if edge.source in known and edge.target in known]
+    hops = _hops(iri, edges, down)
+    return _Found(sorted(members, key=lambda i: (hops.get(i, 0), i)), edges, hops)
+
+
+def _walk(
+    store: GraphStore, iri: str, down: bool, data_only: bool, limits: Limits, deadline: float | None
+) -> _Found:
+    """Breadth first, one query a hop; aliases belong to the hop they are found in."""
+    hops = {iri: 0}
+    edges: list[TraceEdge] = []
+    frontier, level, reason = [iri], 0, None
+    while frontier:
+        if limits.depth is not None and level >= limits.depth:
+            reason = "max_depth" if _goes_on(store, frontier, down, data_only, hops) else None
+            break
+        if deadline is not None and time.monotonic() > deadline:
+            reason = "timeout"
+            break
+        frontier, more = _next_level(store, frontier, down, data_only, hops, level + 1)
+        edges += more
+        level += 1
+        if limits.max_nodes is not None and len(hops) - 1 > limits.max_nodes:
+            reason = "max_nodes"
+            break
+    members = [member for member in hops if member != iri]
+    if limits.max_nodes is not None:
+        members = members[: limits.max_nodes]
+    known = {iri, *members}
+    edges = [edge for edge in dict.fromkeys(edges) if edge.source in known and edge.target in known]
+    return _Found(members, edges, {i: n for i, n in hops.items() if i in known}, reason, len(frontier) if reason else 0)
+
+
+def _next_level(
+    store: GraphStore, frontier: list[str], down: bool, data_only: bool, hops: dict[str, int], level: int
+) -> tuple[list[str], list[TraceEdge]]:
+    reached: list[str] = []
+    edges: list[TraceEdge] = []
+    pending = frontier
+    first = True
+    while pending:
+        aliases: list[str] = []
+        for edge in _steps(store, pending, down, data_only):
+            if not first and edge.relation != _ALIAS:
+                continue
+            other = edge.source if down else edge.target
+            edges.append(edge)
+            if other in hops:
+                continue
+            is_alias = edge.relation == _ALIAS
+            hops[other] = level - 1 if is_alias and first else level
+            reached.append(other)
+            aliases.append(other)
+        pending, first = aliases, False
+    return reached, edges
+
+
+def _goes_on(store: GraphStore, frontier: list[str], down: bool, data_only: bool, hops: Mapping[str, int]) -> bool:
+    return any((e.source if down else e.target) not in hops for e in _steps(store, frontier, down, data_only))
+
+
+def _steps(store: GraphStore, iris: Sequence[str], down: bool, data_only: bool = False) -> Iterator[TraceEdge]:
+    one_hop = query("read/lineage/effects" if down else "read/lineage/causes")
+    for at in range(0, len(iris), _CHUNK):
+        for row in store.run(one_hop, {"iris": list(iris[at : at + _CHUNK])}):
+            relation = str(row["relation"])
+            if not (data_only and relation in _PROGRAM_ORDER):
+                yield TraceEdge(str(row["source"]), relation, str(row["target"]))
+
+
+def _hops(start: str, edges: Iterable[TraceEdge], down: bool) -> dict[str, int]:
+    onward: dict[str, list[tuple[str, int]]] = {}
+    for edge in edges:
+        here, there = (edge.target, edge.source) if down else (edge.source, edge.target)
+        onward.setdefault(here, []).append((there, 0 if edge.relation == _ALIAS else 1))
+    hops = {start: 0}
+    level = [start]
+    while level:
+        following: list[str] = []
+        at = 0
+        while at < len(level):
+            for other, cost in onward.get(level[at], ()):
+                if other not in hops:
+                    hops[other] = hops[level[at]] + cost
+                    (following if cost else level).append(other)
+            at += 1
+        level = following
+    return hops
+
+
+def _not_produced(store: GraphStore, iri: str) -> tuple[str, str] | None:
+    """Return (activity, note) when the id is the output of a call that no dump shows to be done."""
+    activity = activity_of(iri)
+    if activity is None or not iri.endswith("/out"):
+        return None
+    if any(edge.relation in _PRODUCED for edge in _steps(store, [iri], down=False)):
+        return None
+    facts = next(iter(store.run(query("read/collectives/about_tensor"), {"iri": iri})), None)
+    since = f" since {facts['created_ns']} ns" if facts and facts["created_ns"] is not None else ""
+    line = f", called at {facts['user_frame']}" if facts and facts["user_frame"] else ""
+    return activity, f"not produced: the call is pending{since}{line}; these are the ancestors of the call itself"
+
+
+def _answer(store: GraphStore, iri: str, direction: str, found: _Found, notes: Sequence[str]) -> Trace:
+    members = list(found.members)
+    detailed = members if len(members) <= MEASURED_NODES else []
+    facts = _details(store, [iri, *detailed])
+    nodes = tuple(_node(member, facts.get(member), found.hops.get(member)) for member in members)
+    kinds = Counter(node.kind for node in nodes)
+    edges = tuple(found.edges or ())
+    counts = {
+        "nodes": len(nodes),
+        "relationships": len(edges),
+        "hops": max(found.hops.values(), default=0),
+        "frontier_left": found.frontier_left,
+        "omitted_at_least": found.frontier_left,
+        **{f"kind:{kind}": count for kind, count in sorted(kinds.items())},
+    }
+    if found.edges is None:
+        notes = [*notes, f"more than {MEASURED_NODES} elements: relationships and hops are left out; ask for a depth"]
+    return Trace(
+        target=iri,
+        direction=direction,
+        nodes=nodes,
+        edges=edges,
+        root=_node(iri, facts.get(iri), 0),
+        complete=found.reason is None,
+        reason=found.reason,
+        counts=counts,
+        edges_omitted=found.edges is None,
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Details:
+    op: str | None
+    source: str | None
+    description: str | None
+
+
+def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
+    """Return operation and source line of the calls among ``iris``; outputs and activities take those of their call."""
+    calls = sorted({record for iri in iris for record in _records(iri)})
+    rows = {}
+    for at in range(0, len(calls), _CHUNK):
+        for row in store.run(query("read/lineage/elements"), {"iris": calls[at : at + _CHUNK]}):
+            if row["signature"] is not None:
+                rows[str(row["iri"])] = row
+    ops = _by_key(store, "read/dumps/signatures", {str(row["signature"]) for row in rows.values()}, "op")
+    lines = _by_key(store, "read/dumps/stacks", {str(row["stack"]) for row in rows.values() if row["stack"]}, "user_frame")
+    details = {}
+    for iri in iris:
+        row = next((rows[record] for record in _records(iri) if record in rows), None)
+        if row is not None:
+            details[iri] = _Details(ops.get(str(row["signature"])), lines.get(str(row["stack"])), None)
+    return details
+
+
+def _records(iri: str) -> list[str]:
+    """Return the ids under which the call of an element may be recorded, the likeliest first."""
+    activity = activity_of(iri)
+    if activity is not None:
+        before = iri[: iri.rindex("/")]
+        return [f"{before}/in", f"{before}/out", f"{before}/call"]
+    named = _ID.fullmatch(short(iri))
+    if named is None:
+        return []
+    rank = named["sender"] or named["local"]
+    if rank is None:
+        return []
+    return [f"{iri}/{rank}/{side}" for side in _KINDS]
+
+
+def _by_key(store: GraphStore, name: str, keys: set[str], column: str) -> dict[str, str]:
+    if not keys:
+        return {}
+    rows = store.run(query(name), {"keys": sorted(keys)})
+    return {str(row["key"]): str(row[column]) for row in rows if row[column] is not None}
+
+
+def _node(iri: str, details: _Details | None, hops: int | None) -> TraceNode:
+    named = _ID.fullmatch(short(iri))
+    op = details.op if details else None
+    source = details.source if details else None
+    if named is None:
+        return TraceNode(iri, "element", short(iri), hops=hops)
+    run, attempt = ids.component_text(named["run"]), int(named["attempt"])
+    if named["agent"] is not None:
+        return TraceNode(iri, "rank", f"rank {named['agent']}", run, attempt, int(named["agent"]), hops=hops)
+    if named["dump"] is not None:
+        return TraceNode(iri, "dump", f"dump {named['dump'][:12]}", run, attempt, hops=hops)
+    group = named["group"]
+    if named["seq"] is None and named["op_id"] is None:
+        return TraceNode(iri, "group", f"group {group}", run, attempt, group=group, hops=hops)
+    owner = named["rank"] or named["sender"] or named["local"]
+    rank = int(owner) if owner is not None else None
+    kind = _KINDS[named["side"]] if named["side"] else ("collective" if named["op_id"] is None else op or "send")
+    number = int(named["seq"]) if named["seq"] is not None else None
+    call = f"{op or ('collective' if named['op_id'] is None else 'send/recv')} #{named['seq'] or named['op_id']} of {group}"
+    label = call if named["side"] is None else f"{kind} of {call}"
+    if rank is not None:
+        label += f", rank {rank}"
+    return TraceNode(iri, kind, label, run, attempt, rank, group, op, number, hops, source)
+
+
+def _list(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value

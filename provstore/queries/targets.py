@@ -1,0 +1,197 @@
+"""The grammar of targets, and which element of a store one names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provstore.cypher import query
+from provstore.errors import InputError
+from provstore.model import ids
+from provstore.stores import GraphStore
+
+_TENSOR = re.compile(r"tensor:(\d+):(\d+):(in|out|call)")
+_ACTIVITY = re.compile(r"act:(\d+):([^:]+):(\d+)")
+_CALL = re.compile(r"r(\d+):seq(\d+)")
+_P2P = re.compile(r"p2p:(\d+):(\d+)")
+_RANK = re.compile(r"rank:(\d+)(?::pg:(.+))?")
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_SIDE = re.compile(r"/(\d+)/(in|out|call)$")
+_FORMS = "tensor:R:SEQ:in|out, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], sha256:DIGEST, or a full id"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a target may lie; ``None`` leaves that part open."""
+
+    run: str | None = None
+    attempt: int | None = None
+    group: str | None = None
+    """Name or description of a process group; ``default`` means the one described as ``default_pg``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    iri: str
+    backend: str
+    group: str
+    op: str
+
+
+def runs(store: GraphStore) -> list[tuple[str, int]]:
+    """Return (run, attempt) of everything in the store, in order."""
+    return [(str(row["run"]), _integer(row["attempt"])) for row in store.run(query("read/runs/list"))]
+
+
+def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
+    """Return the id of the one element that ``target`` names.
+
+    Raises:
+        InputError: The text is no target, names nothing in the scope, or names several elements (all are listed).
+    """
+    direct = _direct(store, target)
+    if direct is not None:
+        return direct
+    finder = _finder(target)
+    candidates = runs(store)
+    if scope.run is not None:
+        candidates = [pair for pair in candidates if pair[0] == scope.run]
+    if scope.attempt is not None:
+        candidates = [pair for pair in candidates if pair[1] == scope.attempt]
+    if not candidates:
+        raise InputError(f"{target}: {_scope_text(scope)}: the store holds no such run")
+    found = [iri for run, attempt in candidates for iri in finder(store, run, attempt, scope)]
+    distinct = list(dict.fromkeys(found))
+    if not distinct:
+        raise InputError(f"{target}: {_scope_text(scope)}: names nothing in the store")
+    if len(distinct) > 1:
+        listed = "\n  ".join(distinct[:20]) + (f"\n  … and {len(distinct) - 20} more" if len(distinct) > 20 else "")
+        raise InputError(
+            f"{target}: {_scope_text(scope)}: names {len(distinct)} elements:\n  {listed}",
+            hint="narrow it with --run, --attempt or --group, or give one of these ids",
+        )
+    return distinct[0]
+
+
+def activity_of(iri: str) -> str | None:
+    """Return the id of the call that an entity's id names, None when the id names no side of a call."""
+    cut = _SIDE.search(iri)
+    return iri[: cut.start()] if cut else None
+
+
+def _direct(store: GraphStore, target: str) -> str | None:
+    if (digest := _DIGEST.fullmatch(target)) is not None:
+        rows = [str(row["iri"]) for row in store.run(query("read/targets/by_digest"), {"sha256": digest[1]})]
+        if len(rows) > 1:
+            raise InputError(f"{target}: names {len(rows)} elements: {', '.join(rows)}")
+        if not rows:
+            raise InputError(f"{target}: the store: names nothing in the store")
+        return rows[0]
+    for iri in (target, ids.BASE + target):
+        if any(True for _ in store.run(query("read/targets/element"), {"iri": iri})):
+            return iri
+    return None
+
+
+_Finder = Callable[[GraphStore, str, int, Scope], Sequence[str]]
+
+
+def _finder(target: str) -> _Finder:
+    if (m := _TENSOR.fullmatch(target)) is not None:
+        rank, seq, side = int(m[1]), int(m[2]), m[3]
+        return lambda store, run, attempt, scope: [
+            f"{activity_of(found.iri)}/{rank}/{side}"
+            for found in _calls(store, run, attempt, scope, {"rank": rank, "seq": seq})
+            if _exists(store, f"{activity_of(found.iri)}/{rank}/{side}")
+        ]
+    if (m := _ACTIVITY.fullmatch(target)) is not None:
+        rank, op, number = int(m[1]), m[2], int(m[3])
+        return lambda store, run, attempt, scope: [
+            str(activity_of(found.iri))
+            for found in _numbered(store, run, attempt, scope, rank, number, op)
+        ]
+    if (m := _CALL.fullmatch(target)) is not None:
+        rank, seq = int(m[1]), int(m[2])
+        return lambda store, run, attempt, scope: [
+            found.iri for found in _calls(store, run, attempt, scope, {"rank": rank, "seq": seq})
+        ]
+    if (m := _P2P.fullmatch(target)) is not None:
+        rank, op_id = int(m[1]), int(m[2])
+        return lambda store, run, attempt, scope: [
+            str(activity_of(found.iri))
+            for found in _calls(store, run, attempt, scope, {"rank": rank, "op_id": op_id})
+        ]
+    if (m := _RANK.fullmatch(target)) is not None:
+        rank, name = int(m[1]), m[2]
+        return lambda store, run, attempt, scope: _rank(store, run, attempt, rank, name)
+    raise InputError(f"{target}: not a target, and no element has this id; targets are {_FORMS}")
+
+
+def _rank(store: GraphStore, run: str, attempt: int, rank: int, group: str | None) -> list[str]:
+    iri = ids.rank_iri(run, attempt, rank)
+    if not _exists(store, iri):
+        return []
+    if group is not None:
+        members = [row for row in _groups(store, run, attempt) if _names(row, group)]
+        if not any(row["ranks"] is None or rank in _list(row["ranks"]) for row in members):
+            return []
+    return [iri]
+
+
+def _numbered(
+    store: GraphStore, run: str, attempt: int, scope: Scope, rank: int, number: int, op: str
+) -> list[_Found]:
+    key = "op_id" if op in ("send", "recv") else "seq"
+    return [f for f in _calls(store, run, attempt, scope, {"rank": rank, key: number}) if f.op == op]
+
+
+def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, where: Mapping[str, int]) -> list[_Found]:
+    name = "read/targets/by_number" if "seq" in where else "read/targets/by_operation"
+    rows = list(store.run(query(name), {"run": run, "attempt": attempt, **where}))
+    keys = sorted({str(row["signature"]) for row in rows})
+    asked = {row["key"]: row for row in store.run(query("read/dumps/signatures"), {"keys": keys})}
+    found = [
+        _Found(str(row["iri"]), str(s["backend"]), str(s["group"]), str(s["op"]))
+        for row in rows
+        if (s := asked.get(row["signature"])) is not None
+    ]
+    if scope.group is not None:
+        wanted = {(g["backend"], g["group"]) for g in _groups(store, run, attempt) if _names(g, scope.group)}
+        found = [f for f in found if (f.backend, f.group) in wanted]
+    return _without_undeclared_twins(found)
+
+
+def _without_undeclared_twins(found: list[_Found]) -> list[_Found]:
+    """Leave out what was recorded under a group without members when the same group is known with them."""
+    declared = {(f.backend, f.group.split("@")[0]) for f in found if not f.group.endswith("@unknown")}
+    return [f for f in found if not f.group.endswith("@unknown") or (f.backend, f.group.split("@")[0]) not in declared]
+
+
+def _groups(store: GraphStore, run: str, attempt: int) -> list[dict[str, object]]:
+    return list(store.run(query("read/dumps/groups"), {"run": run, "attempt": attempt}))
+
+
+def _names(group: Mapping[str, object], text: str) -> bool:
+    if text == "default":
+        return group["desc"] == "default_pg"
+    return text in (group["name"], group["desc"], group["group"])
+
+
+def _exists(store: GraphStore, iri: str) -> bool:
+    return any(True for _ in store.run(query("read/targets/element"), {"iri": iri}))
+
+
+def _scope_text(scope: Scope) -> str:
+    parts = [f"{name} {value}" for name, value in (("run", scope.run), ("attempt", scope.attempt), ("group", scope.group)) if value is not None]
+    return ", ".join(parts) or "the whole store"
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _list(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value
