@@ -1,0 +1,263 @@
+"""Embedded store (``embedded:DIRECTORY``, ``memory:``): one graph file, in process, no server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar, cast
+
+import kglite
+
+from provstore.cypher import ADHOC, Query, named, query
+from provstore.errors import ConfigError, StoreError
+from provstore.model.block import DERIVED_RELATIONS, UNIQUE_KEY, Block, Nodes, Relations
+from provstore.stores import Rows, WriteReport, facts
+from provstore.stores.embedded_query import run_in_child
+from provstore.stores.plain import plain_row
+
+FILE_NAME = "graph.kgl"
+BULK_ROWS = 300
+"""From this many rows of one kind on, the bulk writers pay for importing pandas and building a frame."""
+
+_BATCH_ROWS = 10_000
+_REBUILD = "provstore store rebuild recreates it from the journal"
+_NO_PARAMETERS: Mapping[str, object] = MappingProxyType({})
+_Answer = TypeVar("_Answer")
+
+kglite.set_query_warning_policy("silent")
+
+
+def connect(directory: str | None, *, writable: bool) -> EmbeddedStore:
+    """Open the store in ``directory``, or an empty one in memory for None.
+
+    Raises:
+        StoreError: Another process writes the store; or its file is missing, damaged, foreign or of a newer format.
+    """
+    if directory is None:
+        return EmbeddedStore(_seed("default"), None, writable=writable)
+    path = Path(directory) / FILE_NAME
+    if not writable and not path.is_file():
+        raise StoreError(f"{directory}: store: there is none here", hint="provstore ingest PATH creates one")
+    if writable:
+        _create(path)
+    return EmbeddedStore(_open(path, writable=writable), path, writable=writable)
+
+
+class EmbeddedStore:
+    """One graph file; written in memory, saved once at ``close``."""
+
+    def __init__(self, graph: kglite.KnowledgeGraph, path: Path | None, *, writable: bool) -> None:
+        self._graph: kglite.KnowledgeGraph | None = graph
+        self._path = path
+        self._writable = writable
+        self._is_dirty = False
+        self._is_broken = False
+
+    def write(self, block: Block, position: tuple[str, int] | None = None) -> WriteReport:
+        """Add a block's facts; see ``GraphStore.write``."""
+        graph = self._usable()
+        if not self._writable:
+            raise StoreError(f"{self._place}: store: opened for reading only")
+        facts.check(block)
+        self._check_ends(graph, block)
+        self._is_dirty = True
+        # Everything that can be refused has been; a failure from here on leaves a part in memory, which is never saved.
+        self._is_broken = True
+        if block.replaces is not None:
+            self._forget(graph, block.replaces)
+        for nodes in block.nodes:
+            self._write_nodes(graph, nodes)
+        for relations in block.relations:
+            self._write_relations(graph, relations)
+        if position is not None:
+            self._cypher(graph, query("write/applied"), {"journal": position[0], "jseq": position[1]})
+        self._is_broken = False
+        return WriteReport(sum(map(len, block.nodes)), sum(map(len, block.relations)))
+
+    def run(self, query: Query, parameters: Mapping[str, object] = _NO_PARAMETERS) -> Rows:
+        """Answer a reading query; a user's own text runs in a child process that can be killed."""
+        graph = self._usable()
+        missing = sorted(set(query.params) - set(parameters))
+        if missing:
+            raise ConfigError(f"{query.name}: {missing[0]}: this parameter is missing")
+        if query.name == ADHOC and self._path is not None:
+            self._save()
+            return run_in_child(self._path, query, parameters)
+        return self._read(graph, query, parameters)
+
+    def close(self) -> None:
+        """Save what was written and let go of the file."""
+        graph, self._graph = self._graph, self._graph
+        if graph is None:
+            return
+        try:
+            self._save()
+        finally:
+            self._graph = None
+            _close(graph)
+
+    @property
+    def _place(self) -> str:
+        return str(self._path.parent) if self._path else "memory"
+
+    def _usable(self) -> kglite.KnowledgeGraph:
+        if self._graph is None:
+            raise StoreError(f"{self._place}: store: closed already")
+        if self._is_broken:
+            raise StoreError(f"{self._place}: store: an earlier write failed half-way; open the store again")
+        return self._graph
+
+    def _save(self) -> None:
+        if self._path is None or not self._is_dirty or self._is_broken or self._graph is None:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # says which columns a reader decodes instead of mapping
+            _guarded(self._place, "cannot be saved", self._graph.save)
+        self._is_dirty = False
+
+    def _read(self, graph: kglite.KnowledgeGraph, query: Query, parameters: Mapping[str, object]) -> Rows:
+        limit = None if query.max_rows is None else query.max_rows + 1
+        milliseconds = None if query.timeout_seconds is None else max(1, int(query.timeout_seconds * 1000))
+        try:
+            answer = graph.cypher(
+                query.text,
+                params=dict(parameters),
+                timeout_ms=milliseconds,
+                row_limit=limit,
+                hide_structural_keys=True,
+            )
+        except kglite.CypherTimeoutError:
+            return Rows((), "timeout")
+        except kglite.KgError as error:
+            raise StoreError(f"{query.name}: {self._place}: {error}") from error
+        view = _view(answer)
+        is_cut = query.max_rows is not None and len(view) > query.max_rows
+        return Rows(_plain_rows(view, query.max_rows if is_cut else None), "max_rows" if is_cut else None)
+
+    def _check_ends(self, graph: kglite.KnowledgeGraph, block: Block) -> None:
+        for relations, label, keys in facts.absent_candidates(block):
+            absent = named(query("read/store/absent"), {"BASE_LABEL": label})
+            for batch in facts.batches(keys, _BATCH_ROWS):
+                for row in self._cypher(graph, absent, {"keys": batch}):
+                    raise facts.missing_end(relations, label, str(row["key"]))
+
+    def _forget(self, graph: kglite.KnowledgeGraph, scope: str) -> None:
+        for kind in DERIVED_RELATIONS:
+            self._cypher(graph, named(query("write/forget_derived"), {"RELATION_TYPE": kind}), {"scope": scope})
+
+    def _write_nodes(self, graph: kglite.KnowledgeGraph, nodes: Nodes) -> None:
+        if len(nodes) >= BULK_ROWS:
+            from provstore.stores import embedded_write
+
+            if embedded_write.fits_nodes(nodes):
+                _guarded(self._place, "cannot be written", lambda: embedded_write.write_nodes(graph, nodes))
+                return
+        text = named(query("write/nodes"), {"BASE_LABEL": nodes.labels[0], "LABELS": nodes.labels[1:] or nodes.labels})
+        for batch in facts.batches(facts.node_rows(nodes), _BATCH_ROWS):
+            self._write_rows(graph, text, batch)
+
+    def _write_relations(self, graph: kglite.KnowledgeGraph, relations: Relations) -> None:
+        if len(relations) >= BULK_ROWS:
+            from provstore.stores import embedded_write
+
+            if embedded_write.fits_relations(relations):
+                _guarded(self._place, "cannot be written", lambda: embedded_write.write_relations(graph, relations))
+                return
+        file = "write/records" if facts.is_record(relations) else "write/relations"
+        names = {"SOURCE_LABEL": relations.source_label, "TARGET_LABEL": relations.target_label}
+        text = named(query(file), {"RELATION_TYPE": relations.type, **names})
+        for batch in facts.batches(facts.relation_rows(relations), _BATCH_ROWS):
+            self._write_rows(graph, text, batch)
+
+    def _write_rows(self, graph: kglite.KnowledgeGraph, text: Query, rows: list[dict[str, object]]) -> None:
+        for row in self._cypher(graph, text, {"rows": rows}):
+            if row["written"] != len(rows):
+                raise StoreError(f"{text.name}: {self._place}: {row['written']} of {len(rows)} facts were written")
+
+    def _cypher(
+        self, graph: kglite.KnowledgeGraph, query: Query, parameters: Mapping[str, object]
+    ) -> list[dict[str, object]]:
+        def run() -> list[dict[str, object]]:
+            return _view(graph.cypher(query.text, params=dict(parameters))).to_list()
+
+        return _guarded(f"{query.name}: {self._place}", "the engine refuses it", run)
+
+
+def _create(path: Path) -> None:
+    """Put an empty graph file at ``path`` unless there is one; two creators cannot overwrite each other."""
+    if path.exists():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}.new")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _seed("mapped").save(str(fresh))
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+        fresh.unlink()
+    except OSError as error:
+        raise StoreError(f"{path.parent}: store: cannot be created: {error.strerror or error}") from error
+
+
+def _seed(storage: str) -> kglite.KnowledgeGraph:
+    """Return an empty graph that knows each base label's key; the engine learns a key from a first node only.
+
+    ``name`` is declared as the display field, so that it is a property like any other: undeclared, the engine answers
+    it with the key on nodes that have no name.
+    """
+    nodes = [
+        {"type": label, "id_field": key, "title_field": "name", "records": [{key: "seed", "name": "seed"}]}
+        for label, key in UNIQUE_KEY.items()
+    ]
+    graph = kglite.from_records({"nodes": nodes, "connections": []}, storage=storage)
+    graph.cypher(query("schema/forget_seed").text)
+    return graph
+
+
+def _open(path: Path, *, writable: bool) -> kglite.KnowledgeGraph:
+    place = str(path.parent)
+    try:
+        if not writable:
+            graph = kglite.load(str(path), verify="eager")
+            graph.read_only(True)
+            return graph
+        graph = kglite.open(str(path), storage="mapped", durable="off")
+    except kglite.WriterLeaseHeldError as error:
+        holder = re.search(r"pid[ =:]*(\d+)", str(error))
+        who = f"process {holder.group(1)}" if holder else "another process"
+        raise StoreError(f"{place}: store: {who} is writing it") from error
+    except kglite.FileFormatError as error:
+        raise StoreError(f"{path}: graph file: not readable here: {error}", hint=_REBUILD) from error
+    except (kglite.KgError, OSError, ValueError, MemoryError) as error:
+        raise StoreError(f"{path}: graph file: cannot be opened: {error}", hint=_REBUILD) from error
+    return graph
+
+
+def _close(graph: kglite.KnowledgeGraph) -> None:
+    with contextlib.suppress(kglite.KgError):
+        graph.close()
+
+
+def _guarded(place: str, what: str, action: Callable[[], _Answer]) -> _Answer:
+    try:
+        return action()
+    except (kglite.KgError, OSError, ValueError, OverflowError, UserWarning) as error:
+        raise StoreError(f"{place}: {what}: {error}") from error
+
+
+def _plain_rows(answer: kglite.ResultView, at_most: int | None) -> Iterator[dict[str, object]]:
+    for at, row in enumerate(answer):
+        if at_most is not None and at >= at_most:
+            return
+        yield plain_row(row)
+
+
+def _view(answer: object) -> kglite.ResultView:
+    return cast("kglite.ResultView", answer)
