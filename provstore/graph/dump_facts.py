@@ -9,11 +9,13 @@ import orjson
 
 from provstore.graph.columns import without_empty
 from provstore.model import ids
-from provstore.model.block import Block, Nodes, Relations
+from provstore.model.block import Block, Column, Nodes, Relations
 from provstore.model.dump import ABSENT, Calls, Dump, Group, Quarantined, Refusal, Sidecar, TensorRecord
 
 _SIDECAR_DIGITS = 16
 _PLAIN = (
+    "rank",
+    "size_bytes",
     "form",
     "version",
     "backend",
@@ -42,8 +44,8 @@ def run_nodes(run: str, attempt: int) -> Nodes:
 def dump_nodes(dump: Dump, run: str, attempt: int) -> list[Nodes]:
     """Return the nodes of the run, the rank, its process groups and the dump itself."""
     host = dump.sidecar.host if dump.sidecar and dump.sidecar.host else dump.host
-    rank = {"run": [run], "attempt": [attempt], "rank": [dump.rank], "host": [host]}
-    header = {
+    rank: dict[str, Column] = {"run": [run], "attempt": [attempt], "rank": [dump.rank], "host": [host]}
+    header: dict[str, Column] = {
         "run": [run],
         "attempt": [attempt],
         "rank": [dump.rank],
@@ -76,7 +78,7 @@ def refusal_block(refusals: Iterable[Refusal], run: str, attempt: int) -> Block:
     """Return the facts that files were refused, so that a diagnosis from the store knows them too."""
     kept = [refusal for refusal in refusals if not refusal.skipped]
     prefix = f"{ids.attempt_iri(run, attempt)}/refused/"
-    columns = {
+    columns: dict[str, Column] = {
         "run": [run] * len(kept),
         "attempt": [attempt] * len(kept),
         "rank": [refusal.rank for refusal in kept],
@@ -94,7 +96,7 @@ def refusal_block(refusals: Iterable[Refusal], run: str, attempt: int) -> Block:
 def tensor_block(records: Sequence[TensorRecord], run: str, attempt: int) -> Block:
     """Return the facts of a tensor record: which values were finite."""
     prefix = f"{ids.attempt_iri(run, attempt)}/values/"
-    columns = {
+    columns: dict[str, Column] = {
         "run": [run] * len(records),
         "attempt": [attempt] * len(records),
         "rank": [record.rank for record in records],
@@ -116,7 +118,7 @@ def _group_nodes(dump: Dump, run: str, attempt: int) -> Nodes:
         backend = group.backend or dump.backend
         key = ids.group_key(group.name, group.ranks)
         facts[ids.group_iri(run, attempt, backend, key)] = (group, backend, key)
-    columns = {
+    columns: dict[str, Column] = {
         "run": [run] * len(facts),
         "attempt": [attempt] * len(facts),
         "backend": [backend for _, backend, _ in facts.values()],
@@ -166,8 +168,6 @@ def dump_from_facts(row: Mapping[str, object], ranks: Mapping[str, tuple[int, ..
         **{name: header[name] for name in _PLAIN},
         file=str(row["file"]),
         digest=str(row["sha256"]),
-        size_bytes=_integer(row["size_bytes"]),
-        rank=_integer(row["rank"]),
         calls=Calls(),
         groups=groups,
         signatures=(),
@@ -178,8 +178,3 @@ def dump_from_facts(row: Mapping[str, object], ranks: Mapping[str, tuple[int, ..
         extra=header["extra"],
         sidecar=None if sidecar is None else Sidecar(**{**sidecar, "errors": tuple(sidecar.get("errors", ()))}),
     )
-
-
-def _integer(value: object) -> int:
-    assert isinstance(value, int)
-    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -43,7 +44,9 @@ def merge(dumps: Iterable[Dump]) -> Merged:
         if not backend and rank in with_entries:
             continue
         distinct = list({(dump.digest, dump.sidecar.digest if dump.sidecar else ""): dump for dump in several}.values())
-        found = [c for at, dump in enumerate(distinct) for other in distinct[at + 1 :] if (c := contradict(dump, other))]
+        found = [
+            c for at, dump in enumerate(distinct) for other in distinct[at + 1 :] if (c := contradict(dump, other))
+        ]
         contradictions += found
         refused = {id(side) for c in found for side in (c.first, c.second)}
         kept = [dump for dump in distinct if id(dump) not in refused]
@@ -120,7 +123,7 @@ def _progress(dump: Dump) -> tuple[int, int, int, str]:
 def _advance(known: dict[str, int | float], newer: dict[str, int | float]) -> None:
     for name in _LATEST:
         known[name] = max(known[name], newer[name])
-    if known["duration_ms"] != known["duration_ms"]:
+    if math.isnan(known["duration_ms"]):
         known["duration_ms"] = newer["duration_ms"]
 
 
@@ -163,7 +166,9 @@ class _Tables:
         self.groups.append(group)
         return len(self.groups) - 1
 
-    def _number(self, table: list[object] | list[Signature] | list[tuple[Frame, ...]] | list[tuple[str, str]], value: object) -> int:
+    def _number(
+        self, table: list[object] | list[Signature] | list[tuple[Frame, ...]] | list[tuple[str, str]], value: object
+    ) -> int:
         key = (id(table), value)
         if key not in self._known:
             self._known[key] = len(table)

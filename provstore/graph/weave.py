@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -155,7 +156,7 @@ def _calls(
             for first, last in ((calls.record_id[row], calls.last_record_id[row]) for row in rows)
         ],
         "parts": [calls.parts[row] if calls.parts[row] > 1 else None for row in rows],
-        "duration_ms": [value if value == value else None for value in (calls.duration_ms[row] for row in rows)],
+        "duration_ms": [None if math.isnan(value) else value for value in (calls.duration_ms[row] for row in rows)],
         "is_started": [calls.state[row] >= STARTED or None for row in rows],
         "is_completed": [calls.state[row] == COMPLETED or None for row in rows],
         "is_retired": [bool(calls.retired[row]) or None for row in rows],

@@ -148,3 +148,85 @@ class Diagnosis:
     coverage: Mapping[str, object] = field(default_factory=dict)
     """ranks expected, seen, refused, missing; calls; window per group; wrapped; skipped files. JSON values."""
     notes: Sequence[str] = ()
+    timing: Mapping[str, float] = field(default_factory=dict)
+    """reading_seconds and diagnosis_seconds, wall clock; left out of comparisons of answers."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the diagnosis as JSON values; the keys are documented and stable."""
+        return {
+            "run": self.run,
+            "attempt": self.attempt,
+            "status": self.status,
+            "coverage": dict(self.coverage),
+            "findings": [_finding(finding) for finding in self.findings],
+            "undecided": [_undecided(reason) for reason in self.undecided],
+            "last_calls": [{"ranks": list(last.ranks), "text": last.text} for last in self.last_calls],
+            "notes": list(self.notes),
+            "timing": dict(self.timing),
+        }
+
+
+def _finding(finding: Finding) -> dict[str, object]:
+    return {
+        "id": finding.key,
+        "class": finding.kind,
+        "code": finding.code,
+        "kind": finding.detail,
+        "cause": finding.cause,
+        "confidence": finding.confidence,
+        "summary": finding.summary,
+        "culprits": [{"rank": culprit.rank, "host": culprit.host} for culprit in finding.culprits],
+        "victims": list(finding.victims),
+        "group": _group(finding.group),
+        "op": finding.op,
+        "channel": finding.channel,
+        "seq": finding.seq,
+        "seq_range": None if finding.seq_range is None else list(finding.seq_range),
+        "source": _source(finding.source),
+        "no_source_reason": finding.no_source_reason,
+        "chain": [_hop(hop) for hop in finding.chain],
+        "evidence": [
+            {"file": one.file, "digest": one.digest, "rank": one.rank, "record_id": one.record_id}
+            for one in finding.evidence
+        ],
+        "alternatives": list(finding.alternatives),
+        "caveats": list(finding.caveats),
+        "next_step": finding.next_step,
+        "measures": dict(finding.measures),
+        "rule_version": finding.rule_version,
+    }
+
+
+def _undecided(reason: Undecided) -> dict[str, object]:
+    return {
+        "code": reason.code,
+        "what": reason.what,
+        "next": reason.next_step,
+        "ranks": list(reason.ranks),
+        "blocks_answer": reason.blocks_answer,
+    }
+
+
+def _group(group: GroupName | None) -> dict[str, object] | None:
+    if group is None:
+        return None
+    ranks = None if group.ranks is None else list(group.ranks)
+    return {"name": group.name, "desc": group.desc, "ranks": ranks, "basis": group.basis}
+
+
+def _hop(hop: Hop) -> dict[str, object]:
+    return {
+        "rank": hop.rank,
+        "text": hop.text,
+        "reason": hop.reason,
+        "group": hop.group,
+        "op": hop.op,
+        "seq": hop.seq,
+        "source": _source(hop.source),
+    }
+
+
+def _source(source: Source | None) -> dict[str, object] | None:
+    if source is None:
+        return None
+    return {"file": source.file, "line": source.line, "function": source.function, "of_rank": source.of_rank}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from provstore.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,30 @@ class Trace:
     """nodes, relationships, hops, frontier_left, omitted_at_least, and one ``kind:NAME`` a kind."""
     edges_omitted: bool = False
     notes: tuple[str, ...] = ()
+    writer: Callable[[Trace, str], str] | None = field(default=None, repr=False, compare=False)
+    """Set by the store that answered: writes the trace in an export format."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the trace as JSON values; the keys are documented and stable."""
+        return {
+            "target": self.target,
+            "direction": self.direction,
+            "complete": self.complete,
+            "reason": self.reason,
+            "counts": dict(self.counts),
+            "edges_omitted": self.edges_omitted,
+            "notes": list(self.notes),
+            "root": asdict(self.root),
+            "nodes": [asdict(node) for node in self.nodes],
+            "edges": [asdict(edge) for edge in self.edges],
+        }
+
+    def to_text(self, form: str) -> str:
+        """Return the trace in an export format such as ``dot``, ``mermaid`` or ``prov-n``.
+
+        Raises:
+            ConfigError: There is no such format, or the trace did not come from a store.
+        """
+        if self.writer is None:
+            raise ConfigError(f"{form}: this trace: it did not come from a store, which alone can write it")
+        return self.writer(self, form)

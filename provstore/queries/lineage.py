@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from provstore.cypher import query
 from provstore.model import ids
 from provstore.model.trace import Trace, TraceEdge, TraceNode
+from provstore.queries.rows import text, texts
 from provstore.queries.targets import activity_of
 from provstore.stores import GraphStore
 
@@ -37,7 +38,9 @@ class Limits:
     timeout_seconds: float | None = None
 
 
-def trace(store: GraphStore, iri: str, *, down: bool = False, data_only: bool = False, limits: Limits = Limits()) -> Trace:
+def trace(
+    store: GraphStore, iri: str, *, down: bool = False, data_only: bool = False, limits: Limits = Limits()
+) -> Trace:
     """Return the ancestors of an element, or with ``down`` its descendants.
 
     Args:
@@ -57,7 +60,9 @@ def trace(store: GraphStore, iri: str, *, down: bool = False, data_only: bool = 
     else:
         found = _walk(store, start, down, data_only, limits, deadline)
     if start != iri:
-        found = replace(found, hops={start: 0, **found.hops} if found.hops else found.hops, members=[start, *found.members])
+        found = replace(
+            found, hops={start: 0, **found.hops} if found.hops else found.hops, members=[start, *found.members]
+        )
     notes += ["roots are not recorded: every member's input counts as a cause, so read it as 'may have influenced'"]
     return _answer(store, iri, "descendants" if down else "ancestors", found, notes)
 
@@ -67,8 +72,8 @@ def path(store: GraphStore, iri: str, target: str) -> Trace:
     found = list(store.run(query("read/lineage/path"), {"iri": iri, "target": target}))
     if not found:
         return _answer(store, iri, "path", _Found([], [], {}), [f"no path leads from it to {short(target)}"])
-    iris = [str(i) for i in _list(found[0]["iris"])]
-    relations = [str(r) for r in _list(found[0]["relations"])]
+    iris = texts(found[0], "iris")
+    relations = texts(found[0], "relations")
     edges = [TraceEdge(a, r, b) for a, r, b in zip(iris, relations, iris[1:])]
     return _answer(store, iri, "path", _Found(iris, edges, {i: at for at, i in enumerate(iris)}), [])
 
@@ -89,20 +94,18 @@ class _Found:
 
 def _closure(store: GraphStore, iri: str, down: bool) -> _Found:
     name = "read/lineage/descendants" if down else "read/lineage/ancestors"
-    members = [str(row["iri"]) for row in store.run(query(name), {"iri": iri})]
+    members = [text(row, "iri") for row in store.run(query(name), {"iri": iri})]
     members = [member for member in members if member != iri]
     if len(members) > MEASURED_NODES:
         return _Found(members, None, {})
-    edges = [edge for edge in _steps(store, [iri, *members], down)]
+    edges = list(_steps(store, [iri, *members], down))
     known = {iri, *members}
     edges = [edge for edge in edges if edge.source in known and edge.target in known]
     hops = _hops(iri, edges, down)
     return _Found(sorted(members, key=lambda i: (hops.get(i, 0), i)), edges, hops)
 
 
-def _walk(
-    store: GraphStore, iri: str, down: bool, data_only: bool, limits: Limits, deadline: float | None
-) -> _Found:
+def _walk(store: GraphStore, iri: str, down: bool, data_only: bool, limits: Limits, deadline: float | None) -> _Found:
     """Breadth first, one query a hop; aliases belong to the hop they are found in."""
     hops = {iri: 0}
     edges: list[TraceEdge] = []
@@ -160,9 +163,9 @@ def _steps(store: GraphStore, iris: Sequence[str], down: bool, data_only: bool =
     one_hop = query("read/lineage/effects" if down else "read/lineage/causes")
     for at in range(0, len(iris), _CHUNK):
         for row in store.run(one_hop, {"iris": list(iris[at : at + _CHUNK])}):
-            relation = str(row["relation"])
+            relation = text(row, "relation")
             if not (data_only and relation in _PROGRAM_ORDER):
-                yield TraceEdge(str(row["source"]), relation, str(row["target"]))
+                yield TraceEdge(text(row, "source"), relation, text(row, "target"))
 
 
 def _hops(start: str, edges: Iterable[TraceEdge], down: bool) -> dict[str, int]:
@@ -192,9 +195,9 @@ def _not_produced(store: GraphStore, iri: str) -> tuple[str, str] | None:
         return None
     if any(edge.relation in _PRODUCED for edge in _steps(store, [iri], down=False)):
         return None
-    facts = next(iter(store.run(query("read/collectives/about_tensor"), {"iri": iri})), None)
-    since = f" since {facts['created_ns']} ns" if facts and facts["created_ns"] is not None else ""
-    line = f", called at {facts['user_frame']}" if facts and facts["user_frame"] else ""
+    facts = next(iter([*store.run(query("read/collectives/about_tensor"), {"iri": iri}), {}]))
+    since = f" since {facts['created_ns']} ns" if facts.get("created_ns") is not None else ""
+    line = f", called at {facts['user_frame']}" if facts.get("user_frame") else ""
     return activity, f"not produced: the call is pending{since}{line}; these are the ancestors of the call itself"
 
 
@@ -233,7 +236,6 @@ def _answer(store: GraphStore, iri: str, direction: str, found: _Found, notes: S
 class _Details:
     op: str | None
     source: str | None
-    description: str | None
 
 
 def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
@@ -243,14 +245,19 @@ def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
     for at in range(0, len(calls), _CHUNK):
         for row in store.run(query("read/lineage/elements"), {"iris": calls[at : at + _CHUNK]}):
             if row["signature"] is not None:
-                rows[str(row["iri"])] = row
-    ops = _by_key(store, "read/dumps/signatures", {str(row["signature"]) for row in rows.values()}, "op")
-    lines = _by_key(store, "read/dumps/stacks", {str(row["stack"]) for row in rows.values() if row["stack"]}, "user_frame")
-    details = {}
+                rows[text(row, "iri")] = row
+    ops = _by_key(store, "read/dumps/signatures", {text(row, "signature") for row in rows.values()}, "op")
+    lines = _by_key(
+        store, "read/dumps/stacks", {text(row, "stack") for row in rows.values() if row["stack"]}, "user_frame"
+    )
+    details: dict[str, _Details] = {}
     for iri in iris:
         row = next((rows[record] for record in _records(iri) if record in rows), None)
         if row is not None:
-            details[iri] = _Details(ops.get(str(row["signature"])), lines.get(str(row["stack"])), None)
+            details[iri] = _Details(ops.get(text(row, "signature")), lines.get(text(row, "stack")))
+    for iri, known in list(details.items()):
+        if (activity := activity_of(iri)) is not None:
+            details.setdefault(activity, known)
     return details
 
 
@@ -273,7 +280,7 @@ def _by_key(store: GraphStore, name: str, keys: set[str], column: str) -> dict[s
     if not keys:
         return {}
     rows = store.run(query(name), {"keys": sorted(keys)})
-    return {str(row["key"]): str(row[column]) for row in rows if row[column] is not None}
+    return {text(row, "key"): text(row, column) for row in rows if row[column] is not None}
 
 
 def _node(iri: str, details: _Details | None, hops: int | None) -> TraceNode:
@@ -294,13 +301,9 @@ def _node(iri: str, details: _Details | None, hops: int | None) -> TraceNode:
     rank = int(owner) if owner is not None else None
     kind = _KINDS[named["side"]] if named["side"] else ("collective" if named["op_id"] is None else op or "send")
     number = int(named["seq"]) if named["seq"] is not None else None
-    call = f"{op or ('collective' if named['op_id'] is None else 'send/recv')} #{named['seq'] or named['op_id']} of {group}"
+    unknown = "collective" if named["op_id"] is None else "send/recv"
+    call = f"{op or unknown} #{named['seq'] or named['op_id']} of {group}"
     label = call if named["side"] is None else f"{kind} of {call}"
     if rank is not None:
         label += f", rank {rank}"
     return TraceNode(iri, kind, label, run, attempt, rank, group, op, number, hops, source)
-
-
-def _list(value: object) -> list[object]:
-    assert isinstance(value, list)
-    return value

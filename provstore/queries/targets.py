@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from provstore.cypher import query
 from provstore.errors import InputError
 from provstore.model import ids
+from provstore.queries.rows import Row, integer, integers, text
 from provstore.stores import GraphStore
 
 _TENSOR = re.compile(r"tensor:(\d+):(\d+):(in|out|call)")
@@ -41,7 +42,7 @@ class _Found:
 
 def runs(store: GraphStore) -> list[tuple[str, int]]:
     """Return (run, attempt) of everything in the store, in order."""
-    return [(str(row["run"]), _integer(row["attempt"])) for row in store.run(query("read/runs/list"))]
+    return [(text(row, "run"), integer(row, "attempt")) for row in store.run(query("read/runs/list"))]
 
 
 def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
@@ -82,7 +83,7 @@ def activity_of(iri: str) -> str | None:
 
 def _direct(store: GraphStore, target: str) -> str | None:
     if (digest := _DIGEST.fullmatch(target)) is not None:
-        rows = [str(row["iri"]) for row in store.run(query("read/targets/by_digest"), {"sha256": digest[1]})]
+        rows = [text(row, "iri") for row in store.run(query("read/targets/by_digest"), {"sha256": digest[1]})]
         if len(rows) > 1:
             raise InputError(f"{target}: names {len(rows)} elements: {', '.join(rows)}")
         if not rows:
@@ -108,8 +109,7 @@ def _finder(target: str) -> _Finder:
     if (m := _ACTIVITY.fullmatch(target)) is not None:
         rank, op, number = int(m[1]), m[2], int(m[3])
         return lambda store, run, attempt, scope: [
-            str(activity_of(found.iri))
-            for found in _numbered(store, run, attempt, scope, rank, number, op)
+            str(activity_of(found.iri)) for found in _numbered(store, run, attempt, scope, rank, number, op)
         ]
     if (m := _CALL.fullmatch(target)) is not None:
         rank, seq = int(m[1]), int(m[2])
@@ -119,12 +119,11 @@ def _finder(target: str) -> _Finder:
     if (m := _P2P.fullmatch(target)) is not None:
         rank, op_id = int(m[1]), int(m[2])
         return lambda store, run, attempt, scope: [
-            str(activity_of(found.iri))
-            for found in _calls(store, run, attempt, scope, {"rank": rank, "op_id": op_id})
+            str(activity_of(found.iri)) for found in _calls(store, run, attempt, scope, {"rank": rank, "op_id": op_id})
         ]
     if (m := _RANK.fullmatch(target)) is not None:
         rank, name = int(m[1]), m[2]
-        return lambda store, run, attempt, scope: _rank(store, run, attempt, rank, name)
+        return lambda store, run, attempt, _: _rank(store, run, attempt, rank, name)
     raise InputError(f"{target}: not a target, and no element has this id; targets are {_FORMS}")
 
 
@@ -134,14 +133,12 @@ def _rank(store: GraphStore, run: str, attempt: int, rank: int, group: str | Non
         return []
     if group is not None:
         members = [row for row in _groups(store, run, attempt) if _names(row, group)]
-        if not any(row["ranks"] is None or rank in _list(row["ranks"]) for row in members):
+        if not any(row["ranks"] is None or rank in integers(row, "ranks") for row in members):
             return []
     return [iri]
 
 
-def _numbered(
-    store: GraphStore, run: str, attempt: int, scope: Scope, rank: int, number: int, op: str
-) -> list[_Found]:
+def _numbered(store: GraphStore, run: str, attempt: int, scope: Scope, rank: int, number: int, op: str) -> list[_Found]:
     key = "op_id" if op in ("send", "recv") else "seq"
     return [f for f in _calls(store, run, attempt, scope, {"rank": rank, key: number}) if f.op == op]
 
@@ -149,10 +146,10 @@ def _numbered(
 def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, where: Mapping[str, int]) -> list[_Found]:
     name = "read/targets/by_number" if "seq" in where else "read/targets/by_operation"
     rows = list(store.run(query(name), {"run": run, "attempt": attempt, **where}))
-    keys = sorted({str(row["signature"]) for row in rows})
+    keys = sorted({text(row, "signature") for row in rows})
     asked = {row["key"]: row for row in store.run(query("read/dumps/signatures"), {"keys": keys})}
     found = [
-        _Found(str(row["iri"]), str(s["backend"]), str(s["group"]), str(s["op"]))
+        _Found(text(row, "iri"), text(s, "backend"), text(s, "group"), text(s, "op"))
         for row in rows
         if (s := asked.get(row["signature"])) is not None
     ]
@@ -168,14 +165,14 @@ def _without_undeclared_twins(found: list[_Found]) -> list[_Found]:
     return [f for f in found if not f.group.endswith("@unknown") or (f.backend, f.group.split("@")[0]) not in declared]
 
 
-def _groups(store: GraphStore, run: str, attempt: int) -> list[dict[str, object]]:
+def _groups(store: GraphStore, run: str, attempt: int) -> list[Row]:
     return list(store.run(query("read/dumps/groups"), {"run": run, "attempt": attempt}))
 
 
-def _names(group: Mapping[str, object], text: str) -> bool:
-    if text == "default":
+def _names(group: Row, name: str) -> bool:
+    if name == "default":
         return group["desc"] == "default_pg"
-    return text in (group["name"], group["desc"], group["group"])
+    return name in (group["name"], group["desc"], group["group"])
 
 
 def _exists(store: GraphStore, iri: str) -> bool:
@@ -183,15 +180,9 @@ def _exists(store: GraphStore, iri: str) -> bool:
 
 
 def _scope_text(scope: Scope) -> str:
-    parts = [f"{name} {value}" for name, value in (("run", scope.run), ("attempt", scope.attempt), ("group", scope.group)) if value is not None]
+    parts = [
+        f"{name} {value}"
+        for name, value in (("run", scope.run), ("attempt", scope.attempt), ("group", scope.group))
+        if value is not None
+    ]
     return ", ".join(parts) or "the whole store"
-
-
-def _integer(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _list(value: object) -> list[object]:
-    assert isinstance(value, list)
-    return value

@@ -1,0 +1,6 @@
+// Relationships that start at an element of one attempt.
+// params: run, attempt
+// returns: source, relation, target, facts
+MATCH (a:Element {run: $run, attempt: $attempt})-[r]->(b:Element)
+RETURN a.iri AS source, type(r) AS relation, b.iri AS target, properties(r) AS facts
+ORDER BY source, relation, target

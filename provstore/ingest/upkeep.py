@@ -1,0 +1,92 @@
+"""Keeping the graph true to the journal: catching up, rebuilding, checking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from provstore.cypher import query
+from provstore.graph.derive import derive
+from provstore.graph.merge import merge
+from provstore.journal import Journal
+from provstore.model.report import CheckReport, Difference
+from provstore.queries.dumps import stored_dumps
+from provstore.queries.rows import integer
+from provstore.stores import GraphStore
+from provstore.stores.dump import canonical_dump
+
+_SHOWN_DIFFERENCES = 20
+
+
+def applied(store: GraphStore, journal: Journal) -> int:
+    """Return the position up to which a graph holds a journal's facts; 0 for none."""
+    rows = store.run(query("read/store/applied"))
+    return next((integer(row, "jseq") for row in rows if row["journal"] == journal.journal_id), 0)
+
+
+def behind(store: GraphStore, journal: Journal) -> int:
+    """Return how many positions of the journal the graph lacks."""
+    return max(0, journal.position - applied(store, journal))
+
+
+def catch_up(store: GraphStore, journal: Journal, progress: Callable[[int, int, str], None] | None = None) -> int:
+    """Write to the graph what it lacks of the journal and derive the runs concerned anew; return the batches written."""
+    start = applied(store, journal)
+    touched: dict[tuple[str, int], None] = {}
+    count = 0
+    for jseq, block in journal.blocks(after=start):
+        store.write(block)
+        touched[block.run, block.attempt] = None
+        count += 1
+        if progress:
+            progress(jseq, journal.position, "replaying the journal")
+    for run, attempt in touched:
+        dumps = stored_dumps(store, run, attempt)
+        store.write(derive(dumps, merge(dumps).dumps, run, attempt), (journal.journal_id, journal.position))
+    return count
+
+
+def rebuild(store: GraphStore, journal: Journal, progress: Callable[[int, int, str], None] | None = None) -> int:
+    """Fill an empty graph from the journal; return the batches written."""
+    return catch_up(store, journal, progress)
+
+
+def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport:
+    """Compare a graph with what its journal says it should hold, and the journal with its own checksums.
+
+    Args:
+        store: The graph to check.
+        journal: Its journal.
+        empty: An empty store, filled here from the journal for the comparison.
+    """
+    problems = tuple(str(problem) for problem in journal.check())
+    position = applied(store, journal)
+    rebuild(empty, journal)
+    pairs = _compare(_lines(empty), _lines(store))
+    shown: list[Difference] = []
+    total = compared = 0
+    for side, line in pairs:
+        compared += 1
+        if side is not None:
+            total += 1
+            if len(shown) < _SHOWN_DIFFERENCES:
+                shown.append(Difference(side, line))
+    return CheckReport(problems, tuple(shown), total, journal.position, position, compared)
+
+
+def _lines(store: GraphStore) -> Iterator[str]:
+    return iter(canonical_dump(store))
+
+
+def _compare(journal: Iterator[str], graph: Iterator[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield (None, line) for equal lines, else (the side that has it, line); both inputs are sorted."""
+    left, right = next(journal, None), next(graph, None)
+    while left is not None or right is not None:
+        if left == right and left is not None:
+            yield None, left
+            left, right = next(journal, None), next(graph, None)
+        elif right is None or (left is not None and left < right):
+            yield "journal", left or ""
+            left = next(journal, None)
+        else:
+            yield "graph", right
+            right = next(graph, None)

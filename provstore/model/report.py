@@ -1,0 +1,150 @@
+"""What a command did: to every file, to every run, and in all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+NEW, KNOWN, REFUSED, SKIPPED = "new", "known", "refused", "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What became of one file."""
+
+    file: str
+    taken_for: str
+    """``flight-recorder``, ``prov-json``, ``prov-n``, ``tensor-record`` or ``nothing``."""
+    status: str
+    """``new``, ``known`` (nothing in it was new), ``refused`` or ``skipped`` (never meant as evidence)."""
+    reason: str | None = None
+    run: str | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    records: int = 0
+    """Calls of a dump, records of a document."""
+    set_aside: int = 0
+    """Entries that were quarantined."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What one ingest did."""
+
+    files: tuple[FileReport, ...] = ()
+    runs: tuple[tuple[str, int], ...] = ()
+    """(run, attempt) of everything that was given."""
+    run_from: str = "--run"
+    """What named the run: ``--run``, ``sidecar`` or ``folder``."""
+    facts: int = 0
+    """Nodes and relationships handed to the store."""
+    position: int = 0
+    """Last acknowledged position of the journal."""
+    interrupted: bool = False
+
+    def count(self, status: str) -> int:
+        """Return how many files have a status."""
+        return sum(file.status == status for file in self.files)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON values; the keys are documented and stable."""
+        return {
+            "files": [asdict(file) for file in self.files],
+            "runs": [{"run": run, "attempt": attempt} for run, attempt in self.runs],
+            "run_from": self.run_from,
+            "counts": {status: self.count(status) for status in (NEW, KNOWN, REFUSED, SKIPPED)},
+            "facts": self.facts,
+            "position": self.position,
+            "interrupted": self.interrupted,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One line that stands on one side only when a graph is compared with its journal."""
+
+    side: str
+    """``graph`` (the journal has no such fact) or ``journal`` (the graph lacks it)."""
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What a check of a journal, and of the graph against it, found."""
+
+    problems: tuple[str, ...] = ()
+    """Faults of the journal itself."""
+    differences: tuple[Difference, ...] = ()
+    """The first differences between graph and journal."""
+    difference_count: int = 0
+    position: int = 0
+    applied: int = 0
+    compared: int = 0
+    """Lines compared."""
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def clean(self) -> bool:
+        """True when nothing is wrong."""
+        return not self.problems and not self.difference_count
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON values; the keys are documented and stable."""
+        return {"clean": self.clean, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What a rebuild did."""
+
+    batches: int
+    position: int
+    counts: Mapping[str, int]
+    """Nodes of the new graph by their labels."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON values; the keys are documented and stable."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What a store is and holds."""
+
+    uri: str
+    engine: str
+    version: str
+    journal: str
+    """Directory of the journal."""
+    journal_id: str
+    position: int
+    applied: int
+    """Position of the journal up to which the graph holds its facts."""
+    runs: tuple[tuple[str, int], ...]
+    counts: Mapping[str, int]
+    """Nodes by their labels."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the facts as JSON values; the keys are documented and stable."""
+        return {**asdict(self), "runs": [{"run": run, "attempt": attempt} for run, attempt in self.runs]}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of a query, and whether they are all there are."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, object], ...]
+    complete: bool = True
+    reason: str | None = None
+    """Why rows are missing: ``max_rows``, ``timeout`` or ``max_bytes``."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the rows as JSON values; the keys are documented and stable."""
+        return {
+            "columns": list(self.columns),
+            "rows": [dict(row) for row in self.rows],
+            "complete": self.complete,
+            "reason": self.reason,
+        }
