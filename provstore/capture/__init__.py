@@ -1,0 +1,13 @@
+"""Live PyTorch → files: what a training job calls to leave its Flight Recorder dumps behind.
+
+The only room that imports torch, and only when one of its functions is called. Nothing here raises into training:
+what fails becomes a line in the sidecar and in the log of ``provstore.capture``. The one exception is a missing torch,
+which is the caller's mistake and a ``ConfigError``.
+"""
+
+from __future__ import annotations
+
+from provstore.capture.snapshot import DumpReport, dump
+from provstore.capture.watcher import Watcher, watch
+
+__all__ = ["DumpReport", "Watcher", "dump", "watch"]

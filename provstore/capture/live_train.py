@@ -1,0 +1,116 @@
+"""A small data-parallel training loop on gloo with one fault built in: the script that ``demo --live`` runs in each process.
+
+Run as a script, so that its lines stand in the dumps as a user's would. Arguments: one JSON object (``live.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import provstore.capture
+from provstore.capture import tensors
+
+
+def main() -> None:
+    """Train, with the fault of the job's plan, and leave the dumps to the watcher."""
+    plan = json.loads(sys.argv[1])
+    rank, world_size = plan["rank"], plan["ranks"]
+    torch.set_num_threads(1)
+    store = wait_for_all(Path(plan["store"]), rank, world_size)
+    timeout = timedelta(seconds=plan["group_timeout_seconds"])
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
+    pair = make_pair(rank, world_size)
+    with provstore.capture.watch(plan["directory"], plan["stall_seconds"], run=plan["run"], attempt=0) as watcher:
+        if plan["tensors"]:
+            tensors.record(plan["directory"])
+        train(plan, watcher, pair)
+    dist.destroy_process_group()
+
+
+def wait_for_all(path: Path, rank: int, world_size: int) -> dist.Store:
+    """Return a store in which every process has arrived: loading torch takes far longer than a group may wait."""
+    store = dist.FileStore(str(path), world_size)
+    store.set_timeout(timedelta(seconds=120))
+    store.set(f"ready/{rank}", "1")
+    store.wait([f"ready/{other}" for other in range(world_size)])
+    return dist.PrefixStore("job", store)
+
+
+def make_pair(rank: int, world_size: int) -> Any:
+    """Return the group of this rank and its neighbour; all ranks make all groups, as torch asks."""
+    firsts = range(0, world_size - 1, 2)
+    groups = [dist.new_group([first, first + 1], group_desc="pair") for first in firsts]
+    return groups[min(rank // 2, len(groups) - 1)]
+
+
+def train(plan: dict[str, Any], watcher: provstore.capture.Watcher, pair: Any) -> None:
+    """Take the plan's steps; every rank draws other data and keeps equal parameters."""
+    rank, fault = plan["rank"], plan["fault"]
+    generator = torch.Generator().manual_seed(plan["rank"])
+    weight = torch.zeros(64)
+    dist.broadcast(weight, src=0)
+    for step in range(plan["steps"]):
+        watcher.beat()
+        is_faulty = rank == plan["faulty_rank"] and step == plan["fault_step"]
+        batch = torch.randn(16, 64, generator=generator)
+        if fault == "slow" and rank == plan["faulty_rank"]:
+            time.sleep(plan["slow_seconds"])
+        if is_faulty and fault == "stuck":
+            read_a_file_that_never_comes()
+        if is_faulty and fault == "dead":
+            os.kill(os.getpid(), signal.SIGKILL)
+        gradient = batch.mean(0) + 0.1 * weight
+        if is_faulty and fault == "nan":
+            gradient[3] = float("nan")
+        largest = gradient.max().reshape(1)
+        if is_faulty and fault == "order-deadlock":
+            share_largest(largest, pair)
+        if not (is_faulty and fault == "skip"):
+            average(gradient, fault if is_faulty else "none")
+        gather_norms(gradient)
+        if not (is_faulty and fault == "order-deadlock"):
+            share_largest(largest, pair)
+        weight -= 0.1 * gradient
+    dist.barrier()
+
+
+def average(gradient: torch.Tensor, fault: str) -> None:
+    """Average a gradient over the ranks, or do what a wrong program would do in its place."""
+    if fault == "mismatch-op":
+        dist.broadcast(gradient, src=0)
+    elif fault == "mismatch-size":
+        dist.all_reduce(gradient.repeat(2))
+    else:
+        dist.all_reduce(gradient)
+    gradient /= dist.get_world_size()
+
+
+def share_largest(largest: torch.Tensor, pair: Any) -> None:
+    """Let two neighbours know the larger of their largest entries."""
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=pair)
+
+
+def gather_norms(gradient: torch.Tensor) -> None:
+    """Show every rank the length of every rank's gradient."""
+    norms = torch.empty(dist.get_world_size())
+    dist.all_gather_into_tensor(norms, gradient.norm().reshape(1))
+
+
+def read_a_file_that_never_comes() -> None:
+    """Stay on the CPU, as a data loader with a dead disk does."""
+    while True:
+        time.sleep(1.0)
+
+
+if __name__ == "__main__":
+    main()
