@@ -98,7 +98,7 @@ def _usage_hint(error: TyperException) -> str | None:
 def _root(
     settings: Globals,
     context: typer.Context,
-    version: Annotated[
+    _version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:

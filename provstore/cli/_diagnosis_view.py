@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from provstore.cli._screen import Line
-from provstore.cli._text import counted, printable, ranks_text
+from provstore.cli._text import counted, folded, ranks_text
 from provstore.model.finding import Diagnosis, Finding, Hop, LastCall, Source, Undecided
 
 T = TypeVar("T")
@@ -196,8 +195,4 @@ def _wrapped(text: str, width: int, style: str = "") -> Iterator[Line]:
 
 
 def _fold(head: str, indent: str, text: str, width: int, style: str) -> Iterator[Line]:
-    folded = textwrap.wrap(
-        printable(text), max(width, 40), initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
-    )
-    for line in folded or [head.rstrip()]:
-        yield Line(line, style)
+    yield from (Line(line, style) for line in folded(text, width, head, indent))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import orjson
 import typer
@@ -18,7 +18,14 @@ from provstore.cli._options import Globals
 from provstore.cli._text import printable, safe_json
 
 Draw = Callable[[Console], None]
-Progress = Callable[[int, int], None]
+
+
+class Progress(Protocol):
+    """What long work calls to tell how far it is."""
+
+    def __call__(self, done: int, total: int, what: str = ..., /) -> None:
+        """Show that ``done`` of ``total`` steps of ``what`` are done."""
+
 
 _PRECEDENCE = (
     5,
@@ -59,9 +66,11 @@ class Screen:
         self.out = _console(settings, stderr=False)
         self.err = _console(settings, stderr=True)
 
-    def show(self, answer: Mapping[str, object], draw: Draw, code: int = errors.EXIT_OK) -> NoReturn:
+    def show(
+        self, answer: Mapping[str, object], draw: Draw, code: int = errors.EXIT_OK, *, as_json: bool = False
+    ) -> NoReturn:
         """Show a command's answer, as JSON or drawn, and end the command with ``code``."""
-        if self.settings.json:
+        if self.settings.json or as_json:
             self._write(json_text(answer) + "\n", code)
         self._guarded(lambda: draw(self.out), code)
         raise typer.Exit(code)
@@ -77,7 +86,7 @@ class Screen:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Progress | None]:
-        """Give a callback (done, total) that moves a bar on a terminal; None where there is none."""
+        """Give a callback that moves a bar on a terminal; None where there is none."""
         if self.settings.quiet or not self.err.is_terminal:
             yield None
             return
@@ -87,7 +96,11 @@ class Screen:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Bar(*columns, console=self.err, transient=True) as bar:
             task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+            def move(done: int, total: int, now: str = what, /) -> None:
+                bar.update(task, completed=done, total=total, description=printable(now))
+
+            yield move
 
     def _write(self, text: str, code: int) -> NoReturn:
         self._guarded(lambda: sys.stdout.write(text), code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable
 
 # C0 and C1 controls, DEL, line and paragraph separators, bidirectional overrides and isolates, lone surrogates.
@@ -18,6 +19,14 @@ def printable(value: object) -> str:
 def printable_block(text: str) -> str:
     """Return ``text`` with control characters spelled, its line breaks kept."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def folded(text: str, width: int, head: str = "", indent: str = "") -> list[str]:
+    """Return ``text`` in lines of at most ``width`` columns, the first led by ``head``, the others by ``indent``."""
+    lines = textwrap.wrap(
+        printable(text), max(width, 40), initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return lines or [head.rstrip()]
 
 
 def safe_json(text: str) -> str:

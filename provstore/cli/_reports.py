@@ -1,0 +1,137 @@
+"""How the reports of ingest, export and the store commands read on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from provstore import errors
+from provstore.cli._screen import Line
+from provstore.cli._text import counted, folded, printable
+from provstore.exports import ExportReport
+from provstore.model.report import (
+    KNOWN,
+    NEW,
+    REFUSED,
+    SKIPPED,
+    CheckReport,
+    FileReport,
+    IngestReport,
+    RebuildReport,
+    StoreInfo,
+)
+
+_NAMED_BY = {"--run": "named by --run", "sidecar": "named by the sidecars", "folder": "named after the folder"}
+_STYLE = {NEW: "green", KNOWN: "dim", REFUSED: "bold red", SKIPPED: "yellow"}
+_FILE_LIMIT = 20
+
+
+def ingest_code(report: IngestReport) -> int:
+    """Return the exit code of an ingest: interrupted over refused (or nothing usable) over done."""
+    if report.interrupted:
+        return errors.EXIT_INTERRUPTED
+    usable = report.count(NEW) + report.count(KNOWN)
+    return errors.EXIT_USAGE if report.count(REFUSED) or not usable else errors.EXIT_OK
+
+
+def ingest_lines(report: IngestReport, *, width: int, verbose: bool = False) -> Iterator[Line]:
+    """Yield what each path was taken for, what was new, and what was left out and why."""
+    for run, attempt in report.runs:
+        yield from _wrapped(
+            f"run {run}, attempt {attempt} ({_NAMED_BY.get(report.run_from, report.run_from)})", width, "bold"
+        )
+    shown = [
+        file for file in report.files if verbose or file.status in (REFUSED, SKIPPED) or file.set_aside or file.warnings
+    ]
+    for file in shown if verbose else shown[:_FILE_LIMIT]:
+        yield from _file(file, width)
+    if not verbose and len(shown) > _FILE_LIMIT:
+        yield Line(f"… {counted(len(shown) - _FILE_LIMIT, 'more file')}: --verbose lists all", "dim")
+    for taken_for in dict.fromkeys(file.taken_for for file in report.files if file.taken_for != "nothing"):
+        yield from _wrapped(_kind_text(taken_for, report.files), width)
+    if report.interrupted:
+        yield Line("interrupted: what is listed as new is kept; the same command completes the rest", "yellow")
+    yield Line(f"{counted(report.facts, 'fact')} written, journal at {report.position}", "dim")
+
+
+def export_lines(report: ExportReport, *, width: int) -> Iterator[Line]:
+    """Yield what was written, and how it was checked."""
+    checked = {True: ", read back equal", False: ", not read back", None: ""}[report.verified]
+    yield Line(
+        f"{report.format}: {counted(report.records, 'record')}, {report.characters:,} characters{checked}", "bold"
+    )
+    if report.hidden:
+        yield Line(f"{counted(report.hidden, 'element')} left out of the picture; it says so itself", "yellow")
+    for note in report.notes:
+        yield from _wrapped(note, width, "dim")
+
+
+def info_lines(info: StoreInfo, *, width: int) -> Iterator[Line]:
+    """Yield what a store is and what it holds."""
+    behind = info.position - info.applied
+    yield from _pairs(
+        {
+            "store": info.uri,
+            "engine": f"{info.engine} {info.version}",
+            "journal": f"{info.journal} ({info.journal_id})",
+            "position": f"{info.position}" + (f", the graph is {behind} behind" if behind > 0 else ""),
+            "runs": ", ".join(f"{run}/{attempt}" for run, attempt in info.runs) or "none",
+        },
+        width,
+    )
+    for labels, count in info.counts.items():
+        yield Line(f"  {count:>12,}  {printable(labels)}")
+
+
+def check_code(report: CheckReport) -> int:
+    """Return the exit code of a check."""
+    return errors.EXIT_OK if report.clean else errors.EXIT_STORE
+
+
+def check_lines(report: CheckReport, *, width: int) -> Iterator[Line]:
+    """Yield whether journal and graph are whole and equal, and if not, where."""
+    if report.clean:
+        yield Line(f"clean: {counted(report.compared, 'line')} of graph and journal are equal", "green")
+    for problem in report.problems:
+        yield from _wrapped(f"journal: {problem}", width, "bold red")
+    if report.difference_count:
+        yield Line(f"{counted(report.difference_count, 'difference')} between graph and journal", "bold red")
+    for one in report.differences:
+        yield from _wrapped(f"only in the {one.side}: {one.line}", width)
+    if report.difference_count:
+        yield Line("provstore store rebuild makes the graph anew from the journal", "green")
+    yield Line(f"journal at {report.position}, graph at {report.applied}", "dim")
+    for note in report.notes:
+        yield from _wrapped(note, width, "dim")
+
+
+def rebuild_lines(report: RebuildReport, *, width: int) -> Iterator[Line]:
+    """Yield what the new graph holds."""
+    yield Line(f"rebuilt from {counted(report.batches, 'batch', 'batches')}, journal at {report.position}", "green")
+    for labels, count in report.counts.items():
+        yield from _wrapped(f"  {count:>12,}  {labels}", width)
+
+
+def _file(file: FileReport, width: int) -> Iterator[Line]:
+    rank = f", rank {file.rank}" if file.rank is not None else ""
+    aside = f", {counted(file.set_aside, 'entry', 'entries')} set aside" if file.set_aside else ""
+    reason = f": {file.reason}" if file.reason else ""
+    yield from _wrapped(f"{file.status}: {file.file}{rank}{aside}{reason}", width, _STYLE.get(file.status, ""))
+    for warning in file.warnings:
+        yield from _wrapped(f"  warning: {warning}", width, "yellow")
+
+
+def _kind_text(taken_for: str, files: Iterable[FileReport]) -> str:
+    alike = [file for file in files if file.taken_for == taken_for]
+    counts = [(status, sum(file.status == status for file in alike)) for status in (NEW, KNOWN, REFUSED, SKIPPED)]
+    listed = ", ".join(f"{count} {status}" for status, count in counts if count)
+    return f"{taken_for}: {counted(len(alike), 'file')} ({listed}), {counted(sum(f.records for f in alike), 'record')}"
+
+
+def _pairs(facts: Mapping[str, str], width: int) -> Iterator[Line]:
+    for name, value in facts.items():
+        head = f"{name:<9} "
+        yield from (Line(text) for text in folded(value, width, head, " " * len(head)))
+
+
+def _wrapped(text: str, width: int, style: str = "") -> Iterator[Line]:
+    yield from (Line(line, style) for line in folded(text, width, "", "  "))

@@ -1,0 +1,139 @@
+"""How a trace reads on a terminal: a folded tree nearest first, or a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from provstore.cli._screen import Line
+from provstore.cli._tables import grid
+from provstore.cli._text import counted, printable, ranks_text
+from provstore.model.trace import Trace, TraceNode
+
+LINE_LIMIT = 40
+DEPTH_LIMIT = 8
+TABLE_LIMIT = 200
+
+_Key = tuple[str | None, ...]
+
+
+@dataclass(slots=True)
+class _Branch:
+    """Elements that differ only in their rank, and what lies behind them."""
+
+    members: list[TraceNode]
+    branches: list[_Branch] = field(default_factory=list)
+
+
+def summary(trace: Trace) -> Iterator[Line]:
+    """Yield what the answer amounts to: counts by kind, whether it is whole, and what to know about it."""
+    kinds = Counter(node.kind for node in trace.nodes)
+    listed = ", ".join(counted(count, kind) for kind, count in sorted(kinds.items()))
+    noun = {"ancestors": "ancestor", "descendants": "descendant", "path": "step"}.get(trace.direction, "node")
+    hops = max((node.hops or 0 for node in trace.nodes), default=0)
+    far = f", up to {counted(hops, 'hop')} away" if hops else ""
+    yield Line(f"{counted(len(trace.nodes), noun)}{f' ({listed})' if listed else ''}{far}", "bold")
+    if not trace.complete:
+        left = trace.counts.get("omitted_at_least") or trace.counts.get("frontier_left") or 0
+        beyond = f", at least {left:,} not shown" if left else ""
+        yield Line(f"not complete: cut by {trace.reason}{beyond}", "yellow")
+    for note in trace.notes:
+        yield Line(printable(note), "dim")
+
+
+def tree_lines(trace: Trace, *, width: int, verbose: bool = False) -> list[Line]:
+    """Return a trace as a tree: each element once, below the nearest one it leads to.
+
+    Elements that differ only in their rank share a line. Without ``verbose`` at most 40 lines and 8 levels.
+    """
+    if trace.direction == "path":
+        body = [Line(f"{'└─ ' if at else ''}{_label([node])}") for at, node in enumerate(trace.nodes)]
+        return [*_fit(body, width), *summary(trace)]
+    root = _folded(trace)
+    lines = [Line(_label([trace.root]), "bold")]
+    lines += list(_branch_lines(root.branches, "", None if verbose else DEPTH_LIMIT))
+    if not verbose and len(lines) > LINE_LIMIT:
+        lines = [*lines[:LINE_LIMIT], Line("…", "dim")]
+    if lines[-1].text.endswith("…"):
+        lines.append(Line("--verbose shows the whole tree, --format table lists it", "dim"))
+    return [*_fit(lines, width), *summary(trace)]
+
+
+def table(console: Console, trace: Trace, *, verbose: bool = False) -> None:
+    """Print a trace as a table, nearest first; without ``verbose`` at most 200 rows."""
+    shown = trace.nodes if verbose else trace.nodes[:TABLE_LIMIT]
+    rows = [("" if node.hops is None else node.hops, node.label, node.group, node.source) for node in shown]
+    grid(console, ("hops", "what", "group", "source"), rows)
+    if len(shown) < len(trace.nodes):
+        console.print(f"… {len(trace.nodes) - len(shown):,} more rows: --verbose or --json lists all", style="dim")
+    for line in summary(trace):
+        console.print(line.text, style=line.style or None)
+
+
+def _folded(trace: Trace) -> _Branch:
+    nodes = {node.iri: node for node in (trace.root, *trace.nodes)}
+    onward = _onward(trace)
+    root = _Branch([trace.root])
+    seen = {trace.root.iri}
+    level = [root]
+    while level:
+        following: list[_Branch] = []
+        for branch in level:
+            reached = (other for member in branch.members for other in onward.get(member.iri, ()))
+            fresh = [nodes[iri] for iri in dict.fromkeys(reached) if iri in nodes and iri not in seen]
+            seen.update(node.iri for node in fresh)
+            branch.branches = list(_grouped(fresh))
+            following += branch.branches
+        level = following
+    root.branches += _grouped(node for node in trace.nodes if node.iri not in seen)
+    return root
+
+
+def _onward(trace: Trace) -> Mapping[str, Sequence[str]]:
+    onward: dict[str, list[str]] = {}
+    down = trace.direction == "descendants"
+    for edge in trace.edges:
+        here, there = (edge.target, edge.source) if down else (edge.source, edge.target)
+        onward.setdefault(here, []).append(there)
+        if edge.relation == "SAME_AS":
+            onward.setdefault(there, []).append(here)
+    return onward
+
+
+def _grouped(nodes: Iterable[TraceNode]) -> Iterator[_Branch]:
+    groups: dict[_Key, list[TraceNode]] = {}
+    for node in nodes:
+        alone = node.iri if node.rank is None or node.seq is None else None
+        key = (node.kind, node.run, str(node.attempt), node.group, node.op, str(node.seq), alone)
+        groups.setdefault(key, []).append(node)
+    for members in groups.values():
+        yield _Branch(members)
+
+
+def _branch_lines(branches: Sequence[_Branch], indent: str, depth: int | None) -> Iterator[Line]:
+    for at, branch in enumerate(branches):
+        last = at == len(branches) - 1
+        cut = " …" if depth == 1 and branch.branches else ""
+        yield Line(f"{indent}{'└─ ' if last else '├─ '}{_label(branch.members)}{cut}")
+        if not cut:
+            below = None if depth is None else depth - 1
+            yield from _branch_lines(branch.branches, indent + ("   " if last else "│  "), below)
+
+
+def _label(members: Sequence[TraceNode]) -> str:
+    first = members[0]
+    if len(members) == 1:
+        text = first.label
+    else:
+        ranks = ranks_text(node.rank for node in members if node.rank is not None)
+        text = f"{first.kind}s of {first.op or 'call'} #{first.seq} on ranks {ranks}"
+    source = f"  ({first.source})" if first.source and len({node.source for node in members}) == 1 else ""
+    return printable(text + source)
+
+
+def _fit(lines: Iterable[Line], width: int) -> Iterator[Line]:
+    for line in lines:
+        yield line if len(line.text) <= width else Line(line.text[: width - 1] + "…", line.style)

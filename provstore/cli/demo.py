@@ -1,0 +1,121 @@
+"""``provstore demo``: the main job on shipped dumps of a real job, or on a job that hangs right now."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from provstore.cli._options import Globals, flags
+from provstore.cli._screen import Screen
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+"""Dumps that real jobs left; see ``provstore/samples``."""
+
+EXAMPLES = """Examples:
+
+\b
+provstore demo
+provstore demo --live --fault stuck"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of the story."""
+
+    says: str
+    arguments: tuple[str, ...]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(flags(demo))
+
+
+def demo(
+    settings: Globals,
+    *,
+    live: Annotated[
+        bool, typer.Option("--live", help="Run 4 gloo processes with a fault (needs provstore[capture]).")
+    ] = False,
+    fault: Annotated[str, typer.Option(help="Fault of the live job; an unknown one lists all.")] = "stuck",
+) -> None:
+    """Show the main job, from dumps to an answer, in a temporary store.
+
+    Exit code: 0 shown, 2 an unknown fault or no torch for --live.
+    """
+    screen = Screen(settings)
+    with tempfile.TemporaryDirectory(prefix="provstore-demo-") as scratch:
+        if live:
+            steps, truth = _live_steps(screen, Path(scratch), fault)
+        else:
+            steps, truth = _shipped_steps(), None
+        store = f"embedded:{Path(scratch) / 'store'}"
+        shown = [_play(step, store, settings) for step in steps]
+    if truth:
+        screen.remark(truth)
+    if settings.json:
+        answer = {"schema": "provstore-demo/1", "truth": truth, "steps": shown}
+        screen.show(answer, lambda console: None)
+
+
+def _shipped_steps() -> Iterator[Step]:
+    hang, healthy = _shown(SAMPLES / "hang"), _shown(SAMPLES / "healthy")
+    yield Step("A job of 4 ranks hung. Which rank, in which call, and how do we know?", ("diagnose", hang))
+    yield Step("Keep its dumps, and those of a healthy run, in one store.", ("ingest", hang, healthy))
+    yield Step(
+        "Where does what rank 2 got out of its third collective come from? All ranks meet in one graph.",
+        ("trace", "tensor:2:3:out", "--run", "healthy"),
+    )
+    yield Step(
+        "What did every rank do last?", ("query", "last_call_per_rank", "--param", "run=hang", "--param", "attempt=0")
+    )
+    yield Step("The same answer comes from the store, long after the dumps are gone.", ("diagnose", "run:hang"))
+
+
+def _live_steps(screen: Screen, scratch: Path, fault: str) -> tuple[list[Step], str]:
+    from provstore.capture.live import run_job
+
+    screen.remark(f"running 4 gloo processes with the fault {fault}: up to half a minute …")
+    job = run_job(scratch / "dumps", fault)
+    dumps = str(job.directory)
+    where = "" if job.truth.rank is None else f" on rank {job.truth.rank}"
+    steps = [
+        Step("What the processes left behind, read and kept.", ("ingest", dumps)),
+        Step("Which rank, in which call, and how do we know?", ("diagnose", dumps)),
+        Step(
+            "What did every rank do last?",
+            ("query", "last_call_per_rank", "--param", f"run=live-{fault}", "--param", "attempt=0"),
+        ),
+    ]
+    return steps, f"built in: {fault}{where}: it {job.truth.fault.says}"
+
+
+def _play(step: Step, store: str, settings: Globals) -> dict[str, object]:
+    """Run one step as the command line would, and return what it gave."""
+    from provstore.cli._app import run
+
+    command = shlex.join(("provstore", *step.arguments))
+    own = ("--store", store, *(["--no-color"] if settings.no_color else []), *(["--quiet"] if settings.quiet else []))
+    if settings.json:
+        with contextlib.redirect_stdout(io.StringIO()) as captured:
+            code = run([*own, "--json", *step.arguments])
+        return {"says": step.says, "command": command, "exit_code": code, "answer": orjson.loads(captured.getvalue())}
+    typer.secho(f"\n# {step.says}", fg="cyan", color=False if settings.no_color else None)
+    typer.secho(f"$ {command}", bold=True, color=False if settings.no_color else None)
+    run([*own, *step.arguments])
+    return {}
+
+
+def _shown(path: Path) -> str:
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(str(path)) else str(path)

@@ -1,0 +1,125 @@
+"""``provstore doctor``: whether this environment has what the commands need."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+
+import typer
+from rich.console import Console
+
+from provstore import errors
+from provstore.cli._options import Globals, flags
+from provstore.cli._screen import Line, Screen, print_lines, worst
+from provstore.cli._text import printable
+
+GOOD, NOTE, BAD = "ok", "note", "bad"
+_STYLE = {GOOD: "green", NOTE: "yellow", BAD: "bold red"}
+
+_LIBRARIES = ("typer", "rich", "orjson", "numpy", "pyarrow", "pandas", "kglite", "neo4j", "prov")
+_RECORDER_SETTINGS = (
+    "TORCH_FR_BUFFER_SIZE",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT",
+    "TORCH_FR_DUMP_TEMP_FILE",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
+    "TORCH_INCLUDE_STACK_TRACE",
+    "TORCH_INCLUDE_ONLY_ACTIVE",
+    "TORCH_NCCL_ENABLE_TIMING",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    status: str
+    """``ok``, ``note`` or ``bad``."""
+    detail: str
+    code: int = errors.EXIT_OK
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: provstore doctor")(flags(doctor))
+
+
+def doctor(settings: Globals) -> None:
+    """Check Python, the libraries, memory limits, the store, and what the environment tells the Flight Recorder.
+
+    Exit code: 0 nothing is missing, 2 something is, 7 the store is unavailable.
+    """
+    checks = [*_interpreter(), *_libraries(), _torch(), _memory_limit(), _store(settings), *_recorder()]
+    code = worst(check.code for check in checks)
+
+    def draw(console: Console) -> None:
+        width = max(len(check.name) for check in checks)
+        print_lines(
+            console,
+            (
+                Line(f"{check.status:<5} {check.name:<{width}}  {printable(check.detail)}", _STYLE[check.status])
+                for check in checks
+            ),
+        )
+
+    answer = {"schema": "provstore-doctor/1", "ok": code == errors.EXIT_OK, "checks": [asdict(one) for one in checks]}
+    Screen(settings).show(answer, draw, code)
+
+
+def _interpreter() -> Iterator[Check]:
+    yield Check("python", GOOD, f"{platform.python_version()} at {sys.executable}")
+    yield Check("system", GOOD, f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs")
+
+
+def _libraries() -> Iterator[Check]:
+    for name in _LIBRARIES:
+        version = _version(name)
+        if version is None:
+            yield Check(name, BAD, f"not installed: pip install {name}", errors.EXIT_USAGE)
+        else:
+            yield Check(name, GOOD, version)
+
+
+def _torch() -> Check:
+    version = _version("torch")
+    if version is None:
+        return Check("torch", NOTE, "not installed; only dumping a live job needs it: pip install 'provstore[capture]'")
+    return Check("torch", GOOD, version)
+
+
+def _memory_limit() -> Check:
+    if util.find_spec("resource") is None or sys.platform == "darwin":
+        return Check("memory limit", NOTE, "this system cannot cap a reader's memory; files are scanned first instead")
+    return Check("memory limit", GOOD, "readers of untrusted files run under a memory cap")
+
+
+def _store(settings: Globals) -> Check:
+    import provstore
+
+    try:
+        with provstore.open(settings.store_uri, journal=settings.journal, read_only=True):
+            return Check("store", GOOD, settings.store_uri)
+    except errors.ConfigError as error:
+        return Check("store", NOTE, str(error))
+    except errors.ProvstoreError as error:
+        return Check("store", BAD, str(error), error.exit_code)
+
+
+def _recorder() -> Iterator[Check]:
+    for name in _RECORDER_SETTINGS:
+        if name in os.environ:
+            yield Check(name, GOOD, os.environ[name])
+    if not {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"} & os.environ.keys():
+        yield Check("TORCH_FR_BUFFER_SIZE", NOTE, "not set; before torch 2.11 the recorder is then off: set it to 2000")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

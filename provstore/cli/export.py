@@ -1,0 +1,55 @@
+"""``provstore export``: write a run in an exchange or picture format."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from provstore import errors
+from provstore.cli._options import Globals, flags
+from provstore.cli._reports import export_lines
+from provstore.cli._screen import Screen, print_lines
+
+EXAMPLES = """Examples:
+
+\b
+provstore export prov-json -o run.json
+provstore export prov-n --run my-job
+provstore export mermaid --run my-job -o run.mmd"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(flags(export))
+
+
+def export(
+    settings: Globals,
+    *,
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="prov-json, prov-n, dot or mermaid.")],
+    run: Annotated[str | None, typer.Option(help="Run to export [default: the only one].")] = None,
+    attempt: Annotated[int | None, typer.Option(help="Attempt to export.", min=0)] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write [default: standard output].")
+    ] = None,
+) -> None:
+    """Write a run as PROV-JSON or PROV-N, or draw it as DOT or Mermaid.
+
+    Exit code: 0 written, 2 unknown format, run or file, 7 store unavailable.
+    """
+    import provstore
+
+    screen = Screen(settings)
+    with provstore.open(settings.store_uri, journal=settings.journal, read_only=True) as store:
+        report = store.export(form, run=run, attempt=attempt, to=output or sys.stdout)
+    if output is None:
+        raise typer.Exit(errors.EXIT_OK)
+
+    def draw(console: Console) -> None:
+        print_lines(console, export_lines(report, width=console.width))
+
+    screen.show(report.to_dict(), draw)
