@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from provstore.ingest.flow import Ingest, Request, ingest
-from provstore.ingest.upkeep import behind, catch_up, check, rebuild
+from provstore.ingest.flow import ingest
+from provstore.ingest.given import Request, consistent, gather
+from provstore.ingest.upkeep import behind, catch_up, check, replay
 
-__all__ = ["Ingest", "Request", "behind", "catch_up", "check", "ingest", "rebuild"]
+__all__ = ["Request", "behind", "catch_up", "check", "consistent", "gather", "ingest", "replay"]

@@ -30,7 +30,13 @@ def behind(store: GraphStore, journal: Journal) -> int:
 
 def catch_up(store: GraphStore, journal: Journal, progress: Callable[[int, int, str], None] | None = None) -> int:
     """Write to the graph what it lacks of the journal and derive the runs concerned anew; return the batches written."""
-    start = applied(store, journal)
+    return replay(store, journal, applied(store, journal), progress)
+
+
+def replay(
+    store: GraphStore, journal: Journal, start: int = 0, progress: Callable[[int, int, str], None] | None = None
+) -> int:
+    """Write every batch of the journal after position ``start`` to the graph; return how many there were."""
     touched: dict[tuple[str, int], None] = {}
     count = 0
     for jseq, block in journal.blocks(after=start):
@@ -45,11 +51,6 @@ def catch_up(store: GraphStore, journal: Journal, progress: Callable[[int, int, 
     return count
 
 
-def rebuild(store: GraphStore, journal: Journal, progress: Callable[[int, int, str], None] | None = None) -> int:
-    """Fill an empty graph from the journal; return the batches written."""
-    return catch_up(store, journal, progress)
-
-
 def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport:
     """Compare a graph with what its journal says it should hold, and the journal with its own checksums.
 
@@ -60,7 +61,7 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
     """
     problems = tuple(str(problem) for problem in journal.check())
     position = applied(store, journal)
-    rebuild(empty, journal)
+    replay(empty, journal)
     pairs = _compare(_lines(empty), _lines(store))
     shown: list[Difference] = []
     total = compared = 0

@@ -158,12 +158,16 @@ class Diagnosis:
             "attempt": self.attempt,
             "status": self.status,
             "coverage": dict(self.coverage),
-            "findings": [_finding(finding) for finding in self.findings],
+            "findings": self.finding_dicts(),
             "undecided": [_undecided(reason) for reason in self.undecided],
             "last_calls": [{"ranks": list(last.ranks), "text": last.text} for last in self.last_calls],
             "notes": list(self.notes),
             "timing": dict(self.timing),
         }
+
+    def finding_dicts(self) -> list[dict[str, object]]:
+        """Return the findings as JSON values."""
+        return [_finding(finding) for finding in self.findings]
 
 
 def _finding(finding: Finding) -> dict[str, object]:
