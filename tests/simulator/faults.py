@@ -80,13 +80,19 @@ def _collective(op: Op) -> bool:
     return op.kind in ("collective", "coalesced") and _any_call(op)
 
 
+def _on_device(op: Op) -> bool:
+    return op.group is not None and op.group.backend != "gloo"
+
+
 def _moves(kind: str) -> Callable[[Op], bool]:
     return lambda op: op.kind == kind or (op.kind == "batch" and any(part.kind == kind for part in op.parts))
 
 
 _SUITABLE: dict[str, Callable[[Op], bool]] = {
     **dict.fromkeys(MISMATCHES, _sized),
-    **dict.fromkeys(("skip", "extra", "wrong_group", "device", "network"), _collective),
+    **dict.fromkeys(("skip", "extra", "wrong_group", "network"), _collective),
+    "device": lambda op: _collective(op) and _on_device(op),
+    "device_before": lambda op: _any_call(op) and _on_device(op),
     "no_send": _moves("send"),
     "no_recv": _moves("recv"),
 }

@@ -182,8 +182,10 @@ def _same_place(evidence: Evidence, rank: int, made: Injected) -> list[tuple[int
 def _awaited(evidence: Evidence, rank: int) -> dict[tuple[str, int], list[int]]:
     """Return (group name, number) → ranks that wait in it for ``rank``, which never came."""
     counts: Counter[tuple[int, int, int]] = Counter()
+    gone = rank not in evidence.moments
     for call in evidence.run.calls[rank]:
-        for key in _keys(call, rank):
+        # what a dead process had begun died with it
+        for key in () if gone and call.kernel.ended is None else _keys(call, rank):
             counts[key] += 1
     found: dict[tuple[str, int], list[int]] = {}
     for peer in evidence.moments:
