@@ -1,0 +1,166 @@
+"""A batch: what one file, or one caller, stated at once, as its frame describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provstore.errors import InputError, StoreError
+from provstore.journal import blobs, block_lines, block_parquet, frames, segments
+from provstore.journal.columns import Group
+from provstore.journal.disk import Disk
+from provstore.journal.segments import Entry
+from provstore.model import canonical
+from provstore.model.block import Block
+from provstore.model.canonical import Json
+
+SCHEMA_VERSION = 1
+_MEDIA = "application/vnd.apache.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file a block was read from."""
+
+    sha256: str
+    """Of its bytes, 64 hex digits."""
+    size_bytes: int
+    reader: str
+    """Name of the source module that read it."""
+    version: str
+    """Of that reader; the same file read by another version is another batch."""
+    path: Path | None = None
+    """Where its bytes still are; ``None`` when they cannot be kept."""
+    keep_source: bool = True
+
+    @property
+    def is_kept(self) -> bool:
+        """True when the journal holds the file's bytes."""
+        return self.keep_source and self.path is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The file a batch was read from, as the journal states it."""
+
+    sha256: str
+    size_bytes: int
+    reader: str
+    version: str
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The head of one batch, and its lines when they are in the frame."""
+
+    run: str
+    attempt: int
+    rows: int
+    encoding: str
+    """``lines`` or ``parquet``."""
+    sha256: str
+    """Of the facts blob; ``""`` for lines."""
+    size_bytes: int
+    source: Source | None
+    lines: tuple[bytes, ...] = ()
+
+    def identity(self) -> tuple[object, ...]:
+        """Return what tells a repeat: (source digest, reader, its version, run, attempt)."""
+        named = (self.source.sha256, self.source.reader, self.source.version) if self.source else ("", "", "")
+        return (*named, self.run, self.attempt)
+
+    def facts_path(self, directory: Path) -> Path | None:
+        """Return where the facts blob lies; ``None`` for lines."""
+        return (
+            blobs.path_of(directory, self.sha256, blobs.FACTS_SUFFIX) if self.encoding == block_parquet.NAME else None
+        )
+
+    def is_present(self, directory: Path) -> bool:
+        """Return whether the facts seem to be there; their digest is not looked at."""
+        path = self.facts_path(directory)
+        return path is None or (path.is_file() and path.stat().st_size == self.size_bytes)
+
+    def block(self, directory: Path) -> Block:
+        """Return the facts.
+
+        Raises:
+            StoreError: They are missing or altered.
+        """
+        path = self.facts_path(directory)
+        try:
+            if path is None:
+                return block_lines.decode(self.lines, self.run, self.attempt)
+            return block_parquet.decode(blobs.read_facts(path, self.sha256))
+        except InputError as error:
+            raise StoreError(f"journal: {directory}: payload altered: {error}") from error
+
+
+def write(
+    directory: Path, run: str, attempt: int, parts: Sequence[Group], origin: Origin | None, disk: Disk
+) -> tuple[int, bytes]:
+    """Return type and payload of the frame for a batch; a facts blob it names is durable by then.
+
+    Raises:
+        InputError: A value cannot be kept.
+        OSError: The disk failed.
+    """
+    rows = sum(map(len, parts))
+    head: dict[str, Json] = {"attempt": attempt, "kind": "batch", "rows": rows, "run": run, "schema": SCHEMA_VERSION}
+    head["source"] = _source(origin)
+    lines = block_lines.encode(parts) if rows < block_lines.MAX_FACTS else None
+    if lines is not None:
+        payload = b"\n".join((_head(head | {"encoding": block_lines.NAME}), *lines))
+        if len(payload) <= frames.MAX_PAYLOAD_BYTES:
+            return frames.LINES, payload
+    data = block_parquet.encode(run, attempt, parts)
+    digest = blobs.put_facts(directory, data, disk)
+    head |= {"encoding": block_parquet.NAME, "media": _MEDIA, "sha256": digest, "size": len(data)}
+    return frames.BLOB, _head(head)
+
+
+def read(directory: Path, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Batch]]:
+    """Yield each frame that carries or names facts, with its batch.
+
+    Raises:
+        StoreError: A frame is sound, yet no batch this version knows.
+    """
+    for entry, payload in segments.payloads(directory, entries):
+        try:
+            yield entry, _batch(payload)
+        except (InputError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"journal: {directory}: batch {entry.jseq} is not understood: {error}") from error
+
+
+def _source(origin: Origin | None) -> Json:
+    if origin is None:
+        return None
+    return {
+        "kept": origin.is_kept,
+        "reader": origin.reader,
+        "sha256": blobs.require_digest(origin.sha256),
+        "size": origin.size_bytes,
+        "version": origin.version,
+    }
+
+
+def _head(head: dict[str, Json]) -> bytes:
+    line = canonical.encode(head)
+    if len(line) > canonical.MAX_RECORD_BYTES:
+        raise InputError("property run: value: too long")
+    return line
+
+
+def _batch(payload: bytes) -> Batch:
+    first, *lines = payload.split(b"\n")
+    said: Any = canonical.parse(first)
+    if said["kind"] != "batch" or said["schema"] != SCHEMA_VERSION:
+        raise InputError(f"kind {said['kind']!r}, schema {said['schema']!r}")
+    source = said["source"]
+    if source is not None:
+        source = Source(source["sha256"], source["size"], source["reader"], source["version"], source["kept"])
+        blobs.require_digest(source.sha256)
+    digest, size = str(said.get("sha256", "")), int(said.get("size", 0))
+    return Batch(said["run"], said["attempt"], said["rows"], said["encoding"], digest, size, source, tuple(lines))

@@ -1,0 +1,68 @@
+"""Looking at every byte of a journal: segments, chain, seals, blobs. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from provstore.errors import StoreError
+from provstore.journal import batches, blobs, segments
+from provstore.journal.batches import Batch
+from provstore.journal.problems import DAMAGED, PAYLOAD_MISSING, PAYLOAD_WRONG, STRAY_FILE, Problem
+from provstore.journal.recovery import BLOBS
+from provstore.journal.scan import Scan, scan
+from provstore.journal.segments import Entry
+
+
+def check(directory: Path) -> list[Problem]:
+    """Return everything that is wrong with the journal in ``directory``, worst first.
+
+    Raises:
+        StoreError: There is no journal, or nothing tells its id.
+        NotUnderstoodError: A later format.
+    """
+    found = scan(directory)
+    return sorted([*found.problems, *_payloads(found)], key=lambda problem: not problem.is_loss)
+
+
+def _payloads(found: Scan) -> Iterator[Problem]:
+    """Yield missing, altered and unnamed payloads."""
+    named: dict[Path, str | None] = {}
+    for entry in found.facts():
+        try:
+            ((_, batch),) = batches.read(found.directory, [entry])
+            if batch.lines:
+                batch.block(found.directory)
+        except StoreError as error:
+            yield Problem(
+                DAMAGED, segments.file_name(entry.segment), str(error), True, entry.offset, entry.jseq, entry.jseq
+            )
+            continue
+        for path, what, fault in _blob_faults(found.directory, batch, named):
+            yield _fault(found.directory, path, what, fault, entry)
+    for path in sorted((found.directory / BLOBS).glob("*/*")):
+        if path not in named:
+            text = "no frame names it: a batch that was not finished, or one that was lost"
+            yield Problem(STRAY_FILE, str(path.relative_to(found.directory)), text, is_loss=False)
+
+
+def _blob_faults(directory: Path, batch: Batch, named: dict[Path, str | None]) -> Iterator[tuple[Path, str, str]]:
+    """Yield (path, what it holds, fault) of a batch's bad blobs; each blob is read once and noted in ``named``."""
+    path = batch.facts_path(directory)
+    if path is not None:
+        if path not in named:
+            named[path] = blobs.facts_fault(path, batch.sha256)
+        if fault := named[path]:
+            yield path, "facts", fault
+    if batch.source is not None and batch.source.is_kept:
+        path = blobs.path_of(directory, batch.source.sha256, blobs.SOURCE_SUFFIX)
+        if path not in named:
+            named[path] = blobs.source_fault(path, batch.source.sha256, batch.source.size_bytes)
+        if fault := named[path]:
+            yield path, "source bytes", fault
+
+
+def _fault(directory: Path, path: Path, what: str, fault: str, entry: Entry) -> Problem:
+    code = PAYLOAD_MISSING if fault == "missing" else PAYLOAD_WRONG
+    place = str(path.relative_to(directory))
+    return Problem(code, place, f"{what} of batch {entry.jseq}: {fault}", True, None, entry.jseq, entry.jseq)

@@ -1,0 +1,194 @@
+"""The journal: the ledger of every accepted batch, of which any graph is an index."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from provstore.errors import StoreError
+from provstore.journal import batches, blobs, columns, frames, recovery, scan, segments, writer
+from provstore.journal.batches import Origin
+from provstore.journal.check import check
+from provstore.journal.disk import Disk
+from provstore.journal.lock import Lock
+from provstore.journal.problems import PAYLOAD_MISSING, PAYLOAD_WRONG, Problem
+from provstore.model.block import Block
+
+LOCK = "lock"
+
+
+class Journal:
+    """An open journal; a context manager. :meth:`open` makes one."""
+
+    def __init__(self, found: scan.Scan, output: writer.Writer | None, lock: Lock | None, disk: Disk) -> None:
+        self.directory = found.directory
+        self.journal_id = found.journal_id
+        self.problems = tuple(found.problems)
+        """What the opening found, blobs not looked at; :meth:`check` looks at everything."""
+        self._entries = found.facts()
+        self._output, self._lock, self._disk = output, lock, disk
+        self._mutex = threading.Lock()
+        self._known: set[tuple[object, ...]] | None = None
+
+    @staticmethod
+    def open(directory: Path, *, writable: bool, disk: Disk | None = None) -> Journal:
+        """Return the journal in ``directory``.
+
+        Args:
+            directory: Made when ``writable`` and absent.
+            writable: Take the lock, put right what a crash left, and allow :meth:`append`. Without it nothing is
+                changed, no lock is needed, and what a writer had finished at this moment is seen.
+            disk: How files are changed; for tests that let it fail.
+
+        Raises:
+            StoreError: Locked by another writer, whose pid is named; unreadable; or no journal.
+            NotUnderstoodError: Made by a later version.
+        """
+        if not writable:
+            return Journal(scan.scan(directory), None, None, disk or Disk())
+        held = None
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            held = Lock(directory / LOCK)
+            found, output = recovery.recover(directory, disk or Disk())
+        except BaseException as error:
+            if held is not None:
+                held.release()
+            if isinstance(error, OSError):
+                raise writer.failure(directory, error) from error
+            raise
+        return Journal(found, output, held, disk or Disk())
+
+    @property
+    def position(self) -> int:
+        """Number of the last batch; 0 when there is none. A graph that has applied it has everything."""
+        return self._entries[-1].jseq if self._entries else 0
+
+    def append(self, block: Block, origin: Origin | None = None) -> int:
+        """Return the number under which the batch, and the bytes it was read from, are durable.
+
+        Args:
+            block: The facts; not a derived block.
+            origin: The file they were read from; ``None`` for facts without a file.
+
+        Raises:
+            StoreError: Nothing of the batch counts; what was acknowledged before stays.
+            InputError: A value cannot be kept, or the source file has changed since it was read.
+        """
+        with self._mutex:
+            output = self._require_writer()
+            parts = columns.groups(block)
+            try:
+                if origin is not None and origin.is_kept and origin.path is not None:
+                    blobs.put_source(self.directory, origin.path, origin.sha256, self._disk)
+                kind, payload = batches.write(self.directory, block.run, block.attempt, parts, origin, self._disk)
+                entry = output.append(kind, payload)
+            except OSError as error:
+                self._note_full(output, error, block)
+                raise writer.failure(self.directory, error) from error
+            except StoreError as error:
+                self._note_full(output, error.__cause__, block)
+                raise
+            self._entries.append(entry)
+            if self._known is not None and origin is not None:
+                self._known.add((origin.sha256, origin.reader, origin.version, block.run, block.attempt))
+            return entry.jseq
+
+    def has_batch(self, sha256: str, reader: str, version: str, run: str, attempt: int) -> bool:
+        """Return whether this file, read by this version of this reader for this attempt, is journalled already.
+
+        A batch whose facts blob is gone does not count, so that reading its source again heals the journal.
+        """
+        with self._mutex:
+            if self._known is None:
+                found = batches.read(self.directory, self._entries)
+                self._known = {batch.identity() for _, batch in found if batch.is_present(self.directory)}
+            return (sha256, reader, version, run, attempt) in self._known
+
+    def blocks(
+        self, after: int = 0, on_problem: Callable[[Problem], None] | None = None
+    ) -> Iterator[tuple[int, Block]]:
+        """Yield (number, facts) of every batch above ``after``, in order, one in memory at a time.
+
+        Args:
+            after: Number of the last batch that is not wanted.
+            on_problem: Called for each batch that cannot be read, which is then left out.
+
+        Raises:
+            StoreError: A batch is missing or altered and there is no ``on_problem``.
+        """
+        for found in self.problems:
+            if found.is_loss and found.last_jseq is not None and found.last_jseq > after:
+                _report(found, self.directory, on_problem)
+        wanted = [entry for entry in self._entries if entry.jseq > after]
+        for entry, batch in batches.read(self.directory, wanted):
+            try:
+                block = batch.block(self.directory)
+            except StoreError as error:
+                code = PAYLOAD_MISSING if isinstance(error.__cause__, OSError) else PAYLOAD_WRONG
+                place = segments.file_name(entry.segment)
+                lost = Problem(code, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
+                _report(lost, self.directory, on_problem)
+                continue
+            yield entry.jseq, block
+
+    def source(self, sha256: str) -> bytes:
+        """Return the bytes of a source file.
+
+        Raises:
+            StoreError: They were not kept, or are missing or altered.
+        """
+        for _, batch in batches.read(self.directory, self._entries):
+            if batch.source is not None and batch.source.sha256 == sha256 and batch.source.is_kept:
+                path = blobs.path_of(self.directory, sha256, blobs.SOURCE_SUFFIX)
+                return blobs.read_source(path, sha256, batch.source.size_bytes)
+        raise StoreError(f"journal: {self.directory}: the bytes of {sha256} were not kept")
+
+    def check(self) -> list[Problem]:
+        """Return everything that is wrong, worst first; every byte is read and nothing is changed."""
+        return check(self.directory)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._output is not None:
+            self._output.release()
+            self._output = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_writer(self) -> writer.Writer:
+        if self._output is None or self._lock is None:
+            raise StoreError(f"journal: {self.directory}: is not open for writing")
+        if self._lock.pid != os.getpid():
+            raise StoreError(f"journal: {self.directory}: was opened by process {self._lock.pid}, before a fork")
+        return self._output
+
+    def _note_full(self, output: writer.Writer, cause: BaseException | None, block: Block) -> None:
+        """Give the reserve back to a full disk and note there what was refused, as far as it goes."""
+        if not isinstance(cause, OSError) or cause.errno not in writer.FULL:
+            return
+        try:
+            self._disk.remove(self.directory / recovery.RESERVE)
+            said = writer.event("gap", cause="disk full", run=block.run, attempt=block.attempt, rows=len(block))
+            output.append(frames.EVENT, said)
+        except (OSError, StoreError):
+            return
+
+
+def _report(found: Problem, directory: Path, on_problem: Callable[[Problem], None] | None) -> None:
+    if on_problem is None:
+        raise StoreError(f"journal: {directory / found.place}: {found.text}")
+    on_problem(found)
