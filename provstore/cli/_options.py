@@ -58,11 +58,6 @@ class Globals:
             **{field.name: getattr(self, field.name) or getattr(outer, field.name) for field in fields(self)}
         )
 
-    @property
-    def store_uri(self) -> str:
-        """The store's URI."""
-        return self.store or _DEFAULT_STORE
-
 
 def flags(command: Callable[..., Any], *, on_root: bool = False) -> Callable[..., Any]:
     """Return ``command`` with the options of every command added; it gets them as its first argument.

@@ -58,14 +58,14 @@ def demo(
         if live:
             steps, truth = _live_steps(screen, Path(scratch), fault)
         else:
-            steps, truth = _shipped_steps(), None
+            steps, truth = list(_shipped_steps()), None
         store = f"embedded:{Path(scratch) / 'store'}"
         shown = [_play(step, store, settings) for step in steps]
     if truth:
         screen.remark(truth)
     if settings.json:
         answer = {"schema": "provstore-demo/1", "truth": truth, "steps": shown}
-        screen.show(answer, lambda console: None)
+        screen.show(answer, lambda _: None)
 
 
 def _shipped_steps() -> Iterator[Step]:
@@ -76,9 +76,7 @@ def _shipped_steps() -> Iterator[Step]:
         "Where does what rank 2 got out of its third collective come from? All ranks meet in one graph.",
         ("trace", "tensor:2:3:out", "--run", "healthy"),
     )
-    yield Step(
-        "What did every rank do last?", ("query", "last_call_per_rank", "--param", "run=hang", "--param", "attempt=0")
-    )
+    yield Step("What did every rank do last?", ("query", "last_call_per_rank", "--param", "run=hang"))
     yield Step("The same answer comes from the store, long after the dumps are gone.", ("diagnose", "run:hang"))
 
 
@@ -94,7 +92,7 @@ def _live_steps(screen: Screen, scratch: Path, fault: str) -> tuple[list[Step], 
         Step("Which rank, in which call, and how do we know?", ("diagnose", dumps)),
         Step(
             "What did every rank do last?",
-            ("query", "last_call_per_rank", "--param", f"run=live-{fault}", "--param", "attempt=0"),
+            ("query", "last_call_per_rank", "--param", f"run=live-{fault}"),
         ),
     ]
     return steps, f"built in: {fault}{where}: it {job.truth.fault.says}"

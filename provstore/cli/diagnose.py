@@ -65,14 +65,14 @@ def diagnose(
 
     Exit code: 0 healthy, 1 findings, 3 cannot decide, 2 no usable evidence.
     """
-    import provstore
+    from provstore import api
 
     screen = Screen(settings)
     targets = what or []
     stored = _stored_run(targets)
     if targets and stored is None:
         with screen.progress("reading") as progress:
-            diagnosis = provstore.diagnose(
+            diagnosis = api.diagnose(
                 *targets,
                 about=about,
                 recursive=recursive,
@@ -81,7 +81,7 @@ def diagnose(
                 progress=progress,
             )
     else:
-        with provstore.open(settings.store_uri, journal=settings.journal, read_only=not save) as store:
+        with api.open(settings.store, journal=settings.journal, read_only=not save) as store:
             diagnosis = store.diagnose(run=stored, attempt=attempt, about=about, save=save)
     show(screen, diagnosis)
 

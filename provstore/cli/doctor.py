@@ -99,11 +99,11 @@ def _memory_limit() -> Check:
 
 
 def _store(settings: Globals) -> Check:
-    import provstore
+    from provstore import api
 
     try:
-        with provstore.open(settings.store_uri, journal=settings.journal, read_only=True):
-            return Check("store", GOOD, settings.store_uri)
+        with api.open(settings.store, journal=settings.journal, read_only=True) as store:
+            return Check("store", GOOD, store.uri)
     except errors.ConfigError as error:
         return Check("store", NOTE, str(error))
     except errors.ProvstoreError as error:

@@ -41,10 +41,10 @@ def export(
 
     Exit code: 0 written, 2 unknown format, run or file, 7 store unavailable.
     """
-    import provstore
+    from provstore import api
 
     screen = Screen(settings)
-    with provstore.open(settings.store_uri, journal=settings.journal, read_only=True) as store:
+    with api.open(settings.store, journal=settings.journal, read_only=True) as store:
         report = store.export(form, run=run, attempt=attempt, to=output or sys.stdout)
     if output is None:
         raise typer.Exit(errors.EXIT_OK)

@@ -53,11 +53,11 @@ def ingest(
     Reading the same evidence again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store or journal
     unavailable.
     """
-    import provstore
+    from provstore import api
 
     screen = Screen(settings)
     with (
-        provstore.open(settings.store_uri, journal=settings.journal) as store,
+        api.open(settings.store, journal=settings.journal) as store,
         screen.progress("reading") as progress,
     ):
         report = store.ingest(

@@ -25,10 +25,10 @@ def info(settings: Globals) -> None:
 
     Exit code: 0 shown, 7 store unavailable.
     """
-    import provstore
+    from provstore import api
 
     screen = Screen(settings)
-    with provstore.open(settings.store_uri, journal=settings.journal, read_only=True) as store:
+    with api.open(settings.store, journal=settings.journal, read_only=True) as store:
         facts = store.info()
 
     def draw(console: Console) -> None:
@@ -42,11 +42,11 @@ def check(settings: Globals) -> None:
 
     Exit code: 0 nothing wrong, 7 damage or a graph that differs; the answer says what.
     """
-    import provstore
+    from provstore import api
 
     screen = Screen(settings)
     with (
-        provstore.open(settings.store_uri, journal=settings.journal, read_only=True) as store,
+        api.open(settings.store, journal=settings.journal, read_only=True) as store,
         screen.progress("checking"),
     ):
         report = store.check()
@@ -62,14 +62,11 @@ def rebuild(settings: Globals) -> None:
 
     Exit code: 0 made, 7 journal damaged or store unavailable.
     """
-    import provstore
+    from provstore import api
 
     screen = Screen(settings)
-    with (
-        provstore.open(settings.store_uri, journal=settings.journal) as store,
-        screen.progress("rebuilding"),
-    ):
-        report = store.rebuild()
+    with screen.progress("rebuilding") as progress:
+        report = api.rebuild(settings.store, journal=settings.journal, progress=progress)
 
     def draw(console: Console) -> None:
         print_lines(console, rebuild_lines(report, width=console.width))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from provstore import errors
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Screen, print_lines
 from provstore.cli._trace_view import table, tree_lines
@@ -31,6 +32,9 @@ class Format(enum.StrEnum):
     DOT = "dot"
     MERMAID = "mermaid"
     PROV_N = "prov-n"
+
+
+WRITTEN = (Format.DOT, Format.MERMAID, Format.PROV_N)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -64,11 +68,11 @@ def trace(
 
     Exit code: 0 answered, 2 unknown or ambiguous target, 3 cut although --require-complete, 7 store unavailable.
     """
-    import provstore
+    from provstore import api
 
     screen = Screen(settings)
-    uri = "memory:" if paths else settings.store_uri
-    with provstore.open(uri, journal=None if paths else settings.journal, read_only=not paths) as store:
+    uri = "memory:" if paths else settings.store
+    with api.open(uri, journal=None if paths else settings.journal, read_only=not paths) as store:
         if paths:
             with screen.progress("reading") as progress:
                 store.ingest(*paths, run=run, attempt=attempt, progress=progress)
@@ -83,13 +87,14 @@ def trace(
             data_only=data_only,
             max_nodes=max_nodes,
         )
-    code = provstore.errors.EXIT_UNDECIDED if require_complete and not found.complete else provstore.errors.EXIT_OK
-    if form in (Format.DOT, Format.MERMAID, Format.PROV_N) and not settings.json:
-        screen.show_text(found.to_text(form.value), code)
+        text = found.to_text(form.value) if form in WRITTEN and not settings.json else None
+    code = errors.EXIT_UNDECIDED if require_complete and not found.complete else errors.EXIT_OK
+    if text is not None:
+        screen.show_text(text, code)
 
     def draw(console: Console) -> None:
         if form is Format.TABLE:
-            table(console, found)
+            table(console, found, verbose=settings.verbose)
         else:
             print_lines(console, tree_lines(found, width=console.width, verbose=settings.verbose))
 
