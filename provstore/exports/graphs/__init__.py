@@ -1,0 +1,1 @@
+"""Graphs as documents and pictures: PROV-JSON, PROV-N, JSON, DOT, Mermaid."""

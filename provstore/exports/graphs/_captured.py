@@ -1,0 +1,137 @@
+"""Captured facts as PROV records: columns become attributes, what repeats is joined back to each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from provstore.graph.prov_mapping import KIND_OF_RELATION
+from provstore.model import ids
+from provstore.model.block import Statement
+from provstore.model.block import Value as Property
+from provstore.model.prov import (
+    FORMAL,
+    PROV,
+    Bundle,
+    Part,
+    QName,
+    Record,
+    Value,
+    boolean,
+    double,
+    integer,
+    qname,
+    string,
+)
+
+NS = "https://w3id.org/provstore/ns#"
+ID_PREFIX = "run"
+NS_PREFIX = "provstore"
+CLASSES = frozenset({"Element", "Entity", "Activity", "Agent"})
+
+_HEAD = Bundle(namespaces=((ID_PREFIX, ids.BASE), (NS_PREFIX, NS)))
+_PROV_TYPE = QName("prov", PROV, "type")
+_JOINED = ("op", "raw_name", "channel", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes", "timeout_ms")
+_NOT_ATTRIBUTES = frozenset({"iri", "declared", "signature", "stack"})
+_MESSAGE = "DERIVED_MESSAGE"
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """What several nodes share and a call only names by key."""
+
+    signatures: dict[str, Mapping[str, Property]] = field(default_factory=dict)
+    stacks: dict[str, Property] = field(default_factory=dict)
+    """Key of a stack → the line of user code."""
+
+    def add(self, row: Statement) -> None:
+        """Keep ``row`` when it is a shared node."""
+        if row.type is not None:
+            return
+        if "Signature" in row.labels:
+            self.signatures[row.key] = row.properties
+        elif "Stack" in row.labels and "user_frame" in row.properties:
+            self.stacks[row.key] = row.properties["user_frame"]
+
+
+def is_captured(row: Statement) -> bool:
+    """Return whether ``row`` is an element that a capture stated, not one that only a PROV document names."""
+    return row.type is None and "Element" in row.labels and not CLASSES.issuperset(row.labels)
+
+
+def captured_parts(statements: Callable[[], Iterable[Statement]]) -> Iterator[Part]:
+    """Yield the PROV document of captured facts: elements and captured relations, in the order of the rows.
+
+    Derived relations are left out, except messages whose pairing is exact; so are structure and shared nodes, whose
+    content is put on the calls.
+    """
+    shared = Catalogue()
+    for row in statements():
+        shared.add(row)
+    yield _HEAD
+    for row in statements():
+        record = _element(row, shared) if row.type is None else _relation(row)
+        if record is not None:
+            yield record
+
+
+def _element(row: Statement, shared: Catalogue) -> Record | None:
+    if not is_captured(row) or row.properties.get("declared") is False:
+        return None
+    kind = next((name.lower() for name in ("Activity", "Agent", "Entity") if name in row.labels), None)
+    if kind is None:
+        return None
+    attributes = [(_PROV_TYPE, qname(_term(label))) for label in sorted(set(row.labels) - CLASSES)]
+    if kind == "agent":
+        attributes.append((_PROV_TYPE, qname(QName("prov", PROV, "SoftwareAgent"))))
+    properties = {name: item for name, item in row.properties.items() if name not in _NOT_ATTRIBUTES}
+    signature = shared.signatures.get(str(row.properties.get("signature")), {})
+    properties.update((name, signature[name]) for name in _JOINED if name in signature)
+    line = shared.stacks.get(str(row.properties.get("stack")))
+    if line is not None:
+        properties["user_frame"] = line
+    attributes.extend((_term(name), _value(properties[name])) for name in sorted(properties))
+    return Record(kind, id_name(row.key), (None,) * len(FORMAL[kind]), tuple(attributes))
+
+
+def _relation(row: Statement) -> Record | None:
+    if "recordKey" in row.properties or row.target is None or row.type is None:
+        return None
+    kind = KIND_OF_RELATION.get(row.type)
+    attributes: tuple[tuple[QName, Value], ...] = ()
+    if kind == "wasInfluencedBy":
+        attributes = ((_PROV_TYPE, qname(_term("ProgramOrder"))),)
+    elif row.type == _MESSAGE and row.properties.get("basis") == "exact":
+        kind = "wasInformedBy"
+        attributes = ((_PROV_TYPE, qname(_term("Message"))), (_term("basis"), string("exact")))
+    if kind is None:
+        return None
+    rest = (None,) * (len(FORMAL[kind]) - 2)
+    return Record(kind, None, (id_name(row.key), id_name(row.target), *rest), attributes)
+
+
+def id_name(iri: str) -> QName:
+    """Return the qualified name of an id of ours, or of any other IRI split after its last ``/`` or ``#``."""
+    if iri.startswith(ids.BASE):
+        return QName(ID_PREFIX, ids.BASE, iri[len(ids.BASE) :])
+    cut = max(iri.rfind("/"), iri.rfind("#"), iri.rfind(":")) + 1
+    return QName("ns", iri[:cut] or iri, iri[cut:])
+
+
+def _term(local: str) -> QName:
+    return QName(NS_PREFIX, NS, local)
+
+
+def _value(item: Property) -> Value:
+    match item:
+        case bool():
+            return boolean(item)
+        case int():
+            return integer(item)
+        case float():
+            return double(item)
+        case str():
+            return string(item)
+    return string(orjson.dumps(list(item)).decode())
