@@ -52,6 +52,14 @@ def query(name: str, engine: str | None = None) -> Query:
     return _load(name, engine)
 
 
+def dialect(query: Query, engine: str) -> Query:
+    """Return ``query`` in the text that ``engine`` has of its own, with the same limits; else ``query`` itself."""
+    own = _load(query.name, engine)
+    if own.text == _load(query.name, None).text:
+        return query
+    return replace(own, timeout_seconds=query.timeout_seconds, max_rows=query.max_rows)
+
+
 def names(topic: str) -> list[str]:
     """Return the names of all queries below a folder such as ``read/lineage`` or ``read``, in alphabetical order."""
     folder = _root() / topic

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -87,20 +86,22 @@ class EmbeddedStore:
         if missing:
             raise ConfigError(f"{query.name}: {missing[0]}: this parameter is missing")
         if query.name == ADHOC and self._path is not None:
-            self._save()
+            if self._is_dirty:
+                self._checkpoint(graph.save)
             return run_in_child(self._path, query, parameters)
         return self._read(graph, query, parameters)
 
     def close(self) -> None:
         """Save what was written and let go of the file."""
-        graph, self._graph = self._graph, self._graph
-        if graph is None:
+        graph, self._graph = self._graph, None
+        if graph is None or self._path is None:
             return
         try:
-            self._save()
+            if self._is_dirty and not self._is_broken:
+                self._checkpoint(graph.close)
         finally:
-            self._graph = None
-            _close(graph)
+            # Leaves without a checkpoint, as after an exception: what is to be saved has been.
+            graph.__exit__(StoreError, None, None)
 
     @property
     def _place(self) -> str:
@@ -113,12 +114,10 @@ class EmbeddedStore:
             raise StoreError(f"{self._place}: store: an earlier write failed half-way; open the store again")
         return self._graph
 
-    def _save(self) -> None:
-        if self._path is None or not self._is_dirty or self._is_broken or self._graph is None:
-            return
+    def _checkpoint(self, action: Callable[[], None]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # says which columns a reader decodes instead of mapping
-            _guarded(self._place, "cannot be saved", self._graph.save)
+            _guarded(self._place, "cannot be saved", action)
         self._is_dirty = False
 
     def _read(self, graph: kglite.KnowledgeGraph, query: Query, parameters: Mapping[str, object]) -> Rows:
@@ -184,7 +183,7 @@ class EmbeddedStore:
         self, graph: kglite.KnowledgeGraph, query: Query, parameters: Mapping[str, object]
     ) -> list[dict[str, object]]:
         def run() -> list[dict[str, object]]:
-            return _view(graph.cypher(query.text, params=dict(parameters))).to_list()
+            return _view(graph.cypher(query.text, params=dict(parameters), hide_structural_keys=True)).to_list()
 
         return _guarded(f"{query.name}: {self._place}", "the engine refuses it", run)
 
@@ -217,7 +216,7 @@ def _seed(storage: str) -> kglite.KnowledgeGraph:
         for label, key in UNIQUE_KEY.items()
     ]
     graph = kglite.from_records({"nodes": nodes, "connections": []}, storage=storage)
-    graph.cypher(query("schema/forget_seed").text)
+    graph.cypher(query("schema/embedded/forget_seed").text)
     return graph
 
 
@@ -230,19 +229,12 @@ def _open(path: Path, *, writable: bool) -> kglite.KnowledgeGraph:
             return graph
         graph = kglite.open(str(path), storage="mapped", durable="off")
     except kglite.WriterLeaseHeldError as error:
-        holder = re.search(r"pid[ =:]*(\d+)", str(error))
-        who = f"process {holder.group(1)}" if holder else "another process"
-        raise StoreError(f"{place}: store: {who} is writing it") from error
+        raise StoreError(f"{place}: store: process {error.holder['pid']} is writing it") from error
     except kglite.FileFormatError as error:
         raise StoreError(f"{path}: graph file: not readable here: {error}", hint=_REBUILD) from error
     except (kglite.KgError, OSError, ValueError, MemoryError) as error:
         raise StoreError(f"{path}: graph file: cannot be opened: {error}", hint=_REBUILD) from error
     return graph
-
-
-def _close(graph: kglite.KnowledgeGraph) -> None:
-    with contextlib.suppress(kglite.KgError):
-        graph.close()
 
 
 def _guarded(place: str, what: str, action: Callable[[], _Answer]) -> _Answer:

@@ -30,12 +30,12 @@ def write_nodes(graph: kglite.KnowledgeGraph, nodes: Nodes) -> None:
     base, *labels = nodes.labels
     key = UNIQUE_KEY[base]
     columns: dict[str, object] = {key: _objects(nodes.keys), **_arrays(nodes.columns)}
-    columns.setdefault("name", np.full(len(nodes), None, dtype=object))
+    columns.setdefault("name", _objects([None] * len(nodes)))
     _add_nodes(graph, columns, base, labels, "preserve")
     declared = nodes.columns.get("declared", ())
     keys = [name for name, value in zip(nodes.keys, declared) if value]
     if keys:
-        truth = {key: _objects(keys), "name": np.full(len(keys), None, dtype=object), "declared": [True] * len(keys)}
+        truth = {key: _objects(keys), "name": _objects([None] * len(keys)), "declared": [True] * len(keys)}
         _add_nodes(graph, truth, base, [], "update")
 
 
@@ -89,6 +89,7 @@ def _array(column: Column, kind: str) -> object:
 
 
 def _objects(values: Sequence[object]) -> object:
+    # An explicit object series: pandas would turn plain text into its own string type and back.
     held = np.empty(len(values), dtype=object)
     held[:] = values
-    return held
+    return pd.Series(held, dtype=object, copy=False)

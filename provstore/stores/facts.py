@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
+import numpy as np
+
 from provstore.errors import StoreError
 from provstore.model.block import (
     CAPTURED_RELATIONS,
@@ -139,7 +141,7 @@ def _check_table(place: str, keys: Iterable[Sequence[str]], columns: Mapping[str
     lengths = set()
     for ends in keys:
         lengths.add(len(ends))
-        if kind_of(ends) not in ("string", "none") or any(key is None for key in ends):
+        if set(map(type, ends)) - {str}:
             raise StoreError(f"block: {place}: keys must be text")
         _check_text(place, "key", ends)
     for name, column in columns.items():
@@ -173,15 +175,15 @@ def _check_text(place: str, name: str, values: Iterable[object]) -> None:
         raise StoreError(f"block: {place}.{name}: text with a lone surrogate cannot be stored") from None
 
 
-def _check_numbers(place: str, name: str, values: Iterable[object]) -> None:
-    if any(value != value for value in values):  # noqa: PLR0124 only NaN differs from itself
+def _check_numbers(place: str, name: str, values: Column) -> None:
+    if np.isnan(np.array([value for value in values if value is not None], dtype=float)).any():
         raise StoreError(f"block: {place}.{name}: NaN is not a value that can be found again; store it as tagged text")
 
 
 def _check_integers(place: str, name: str, values: Iterable[object]) -> None:
-    for value in values:
-        if isinstance(value, int) and value not in _INT64:
-            raise StoreError(f"block: {place}.{name}: {value} is beyond 64 bits; store it as tagged text")
+    numbers = [value for value in values if isinstance(value, int)]
+    if numbers and not (min(numbers) in _INT64 and max(numbers) in _INT64):
+        raise StoreError(f"block: {place}.{name}: a whole number is beyond 64 bits; store it as tagged text")
 
 
 def _check_value(place: str, name: str, value: object) -> None:

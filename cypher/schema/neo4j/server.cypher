@@ -1,0 +1,6 @@
+// Which server is this?
+// params:
+// returns: version, edition
+CALL dbms.components() YIELD name, versions, edition
+WHERE name = 'Neo4j Kernel'
+RETURN versions[0] AS version, edition
