@@ -357,11 +357,9 @@ class Store:
         from provstore.queries.info import node_counts
         from provstore.queries.targets import runs
 
-        engine, version = self._graph.engine
         return StoreInfo(
             uri=self.uri,
-            engine=engine,
-            version=version,
+            **self._graph.about,
             journal=str(self._journal_directory),
             journal_id=self._journal.journal_id,
             position=self._journal.position,

@@ -115,6 +115,7 @@ class StoreInfo:
     uri: str
     engine: str
     version: str
+    edition: str
     journal: str
     """Directory of the journal."""
     journal_id: str

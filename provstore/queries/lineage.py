@@ -258,6 +258,10 @@ def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
     for iri, known in list(details.items()):
         if (activity := activity_of(iri)) is not None:
             details.setdefault(activity, known)
+    bare = sorted(iri for iri in iris if iri not in details and activity_of(iri) is None)
+    for at in range(0, len(bare), _CHUNK):
+        for row in store.run(query("read/lineage/operations"), {"iris": bare[at : at + _CHUNK]}):
+            details[text(row, "iri")] = _Details(text(row, "op"), None)
     return details
 
 

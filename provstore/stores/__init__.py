@@ -67,6 +67,9 @@ class Rows(Iterator[dict[str, object]]):
 class GraphStore(Protocol):
     """What every store can do."""
 
+    about: Mapping[str, str]
+    """``engine``, ``version`` and ``edition``."""
+
     def write(self, block: Block, position: tuple[str, int] | None = None) -> WriteReport:
         """Add a block's facts, or with ``block.replaces`` exchange the derived relationships of that scope.
 

@@ -52,6 +52,7 @@ class EmbeddedStore:
     """One graph file; written in memory, saved once at ``close``."""
 
     def __init__(self, graph: kglite.KnowledgeGraph, path: Path | None, *, writable: bool) -> None:
+        self.about: Mapping[str, str] = {"engine": "KGLite", "version": kglite.__version__, "edition": "embedded"}
         self._graph: kglite.KnowledgeGraph | None = graph
         self._path = path
         self._writable = writable
