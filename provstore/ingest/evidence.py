@@ -1,0 +1,89 @@
+"""Anything given to ingest: folders and files of any known kind, and PROV documents in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from provstore import rooms
+from provstore.errors import ConfigError, InputError
+from provstore.ingest.flow import READER, ingest
+from provstore.ingest.given import Request
+from provstore.journal import Journal
+from provstore.model.report import IngestReport
+from provstore.stores import GraphStore
+
+_HEAD_BYTES = 4096
+_DUMPS = READER
+DOCUMENT_READERS = ("prov-json", "prov-n")
+
+
+def take_in(
+    sources: Iterable[object], source: str | None, request: Request, journal: Journal, store: GraphStore
+) -> IngestReport:
+    """Take in everything that is given, each by its reader.
+
+    Args:
+        sources: Paths, and PROV documents as objects.
+        source: Reader for all paths; recognised by content when not given.
+        request: How to read; its paths are replaced.
+        journal: Where facts are acknowledged.
+        store: Where they are shown.
+
+    Raises:
+        ConfigError: No such reader.
+        InputError: Nothing to read.
+        StoreError: The journal or the graph cannot be written.
+    """
+    from provstore.ingest import documents
+
+    if source is not None and source not in (_DUMPS, *DOCUMENT_READERS):
+        raise ConfigError(f"{source}: --as: not known; known are {', '.join((_DUMPS, *DOCUMENT_READERS))}")
+    given = list(sources)
+    paths = [Path(one) for one in given if isinstance(one, str | os.PathLike)]
+    objects = [one for one in given if not isinstance(one, str | os.PathLike)]
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise InputError("\n".join(f"{path}: no such file or folder" for path in missing))
+    readers = {path: source or _reader(path) for path in paths}
+    reports = []
+    dumps = [path for path in paths if readers[path] == _DUMPS]
+    if dumps:
+        reports.append(ingest(replace(request, paths=dumps), journal, store))
+    for path in paths:
+        if readers[path] != _DUMPS:
+            reports.append(documents.ingest_file(path, readers[path], request, journal, store))
+    reports += [documents.ingest_object(one, request, journal, store) for one in objects]
+    if not reports:
+        raise InputError("ingest: paths: nothing was given")
+    return _together(reports)
+
+
+def _reader(path: Path) -> str:
+    """Return which reader recognises a file by its first bytes; a folder is one of dumps."""
+    if path.is_dir():
+        return _DUMPS
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        # The reader of dumps reports a file that cannot be read, and goes on with the others.
+        return _DUMPS
+    for reader in DOCUMENT_READERS:
+        if rooms.load("sources", reader).recognises(head, path.name):
+            return reader
+    return _DUMPS
+
+
+def _together(reports: Sequence[IngestReport]) -> IngestReport:
+    last = reports[-1]
+    return replace(
+        last,
+        files=tuple(file for report in reports for file in report.files),
+        runs=tuple(dict.fromkeys(run for report in reports for run in report.runs)),
+        run_from=reports[0].run_from,
+        facts=sum(report.facts for report in reports),
+        interrupted=any(report.interrupted for report in reports),
+    )
