@@ -67,8 +67,10 @@ class Rows(Iterator[dict[str, object]]):
 class GraphStore(Protocol):
     """What every store can do."""
 
-    about: Mapping[str, str]
-    """``engine``, ``version`` and ``edition``."""
+    @property
+    def about(self) -> Mapping[str, str]:
+        """``engine``, ``version`` and ``edition`` of what serves it."""
+        ...
 
     def write(self, block: Block, position: tuple[str, int] | None = None) -> WriteReport:
         """Add a block's facts, or with ``block.replaces`` exchange the derived relationships of that scope.
