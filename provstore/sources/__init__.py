@@ -1,0 +1,1 @@
+"""Untrusted files → records: one reader a file or folder; nothing here judges, stores or shows."""

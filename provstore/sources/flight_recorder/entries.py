@@ -1,0 +1,292 @@
+"""Entries of one dump → columns, a chunk at a time: whole columns are checked at once, bad entries are set aside."""
+
+from __future__ import annotations
+
+import marshal
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+
+from provstore.sources.flight_recorder import shapes
+from provstore.sources.flight_recorder.faults import Odd, Refused, shown
+from provstore.sources.flight_recorder.plain import Copier, clean, raw_text
+from provstore.sources.flight_recorder.shapes import ABSENT, Shapes
+from provstore.sources.flight_recorder.stacks import Stacks
+
+_CHUNK = 1024
+_KEPT_RAW = 1000
+_EXTRA_PARTS = 200_000
+_NAN = float("nan")
+_COUNTERS = (
+    "record_id",
+    "collective_seq_id",
+    "seq_id",
+    "p2p_seq_id",
+    "op_id",
+    "time_created_ns",
+    "time_created_us",
+    "time_discovered_started_ns",
+    "time_discovered_completed_ns",
+)
+_MISSING: Mapping[str, None] = dict.fromkeys((*shapes.FIELDS, *_COUNTERS, "frames", "duration_ms"))
+_KNOWN = frozenset(_MISSING)
+
+
+class _Plan:
+    """How to take the fields out of entries that have the same keys."""
+
+    __slots__ = ("counters", "has_frames", "known", "shape", "shape_names", "take_counters", "take_shape")
+
+    def __init__(self, keys: Mapping[object, object] | Sequence[object]) -> None:
+        self.shape_names = tuple([name for name in shapes.FIELDS if name in keys])
+        self.counters = tuple([name for name in _COUNTERS if name in keys])
+        self.has_frames = "frames" in keys
+        self.known = len(self.shape_names) + len(self.counters) + self.has_frames
+        self.take_shape: Callable[[object], tuple[object, ...]] = itemgetter(*self.shape_names)
+        self.take_counters: Callable[[object], tuple[object, ...]] = itemgetter(*self.counters)
+
+
+_WHOLE_PLAN = _Plan(_MISSING)
+
+
+class Entries:
+    """Columns of the good entries, in the order of the file, and what was set aside."""
+
+    def __init__(self, known_shapes: Shapes, *, is_json: bool) -> None:
+        self.shapes = known_shapes
+        self.stacks = Stacks(known_shapes.caps)
+        self.is_json = is_json
+        self.record = array("q")
+        self.seq = array("q")
+        self.p2p_seq = array("q")
+        self.op = array("q")
+        self.created = array("q")
+        self.started = array("q")
+        self.completed = array("q")
+        self.duration = array("d")
+        self.shape: list[int] = []
+        self.stack: list[int] = []
+        self.quarantined: list[tuple[int, str, str, str]] = []
+        """(index, field, reason, raw text)."""
+        self.extra: dict[str, object] = {}
+        """record_id → unknown keys."""
+        self.bad_count = 0
+        self.record_ids_stated: bool | None = None
+        self.has_collective_seq = False
+        self.has_durations = False
+        self._copier = Copier(_EXTRA_PARTS)
+        self._plans: dict[tuple[object, ...], tuple[_Plan, _Numbers]] = {}
+
+    @property
+    def extra_was_cut(self) -> bool:
+        """Whether some unknown keys were too many to keep."""
+        return self._copier.was_cut
+
+    def read(self, entries: Sequence[object], most_bad: int) -> None:
+        """Read all entries.
+
+        Raises:
+            Refused: More bad entries than ``most_bad``, or nothing but bad ones.
+        """
+        for at in range(0, len(entries), _CHUNK):
+            self._read_some(entries[at : at + _CHUNK], at)
+            if self.bad_count > most_bad:
+                break
+        if self.bad_count and (self.bad_count > most_bad or not self.shape):
+            index, field, reason, _ = self.quarantined[0]
+            place = f"entries[{index}]" + (f".{field}" if field else "")
+            raise Refused(f"{place}: {reason}; {self.bad_count} bad entries, {len(self.shape)} good ones before")
+
+    def _read_some(self, chunk: Sequence[object], at: int) -> None:
+        """Read a chunk whole; if it does not fit, halve it until the bad entry stands alone."""
+        try:
+            self._read_whole(chunk, at)
+        except Odd as odd:
+            half = len(chunk) // 2
+            if half:
+                self._read_some(chunk[:half], at)
+                self._read_some(chunk[half:], at + half)
+                return
+            self.bad_count += 1
+            if len(self.quarantined) < _KEPT_RAW:
+                self.quarantined.append((at, odd.field, odd.reason, raw_text(chunk[0])))
+
+    def _read_whole(self, chunk: Sequence[object], at: int) -> None:
+        kinds = {*map(type, chunk)}
+        if kinds != {dict}:
+            raise Odd("", f"{shown(chunk[0])} is not an entry with named fields")
+        originals: Sequence[dict[str, object]] = chunk  # type: ignore[assignment]
+        plan, numbers = self._plan(originals[0])
+        durations = [entry.get("duration_ms") for entry in originals]
+        try:
+            rows = list(map(plan.take_shape, originals))
+            columns = dict(zip(plan.counters, zip(*map(plan.take_counters, originals))))
+            stated = plan.known * len(originals) + len(originals) - durations.count(None)
+            has_unknown = sum(map(len, originals)) != stated
+            frames = [entry["frames"] for entry in originals] if plan.has_frames else None
+        except KeyError:
+            full = [{**_MISSING, **entry} for entry in originals]
+            plan, numbers = self._plan(_MISSING)
+            rows = list(map(plan.take_shape, full))
+            columns = dict(zip(plan.counters, zip(*map(plan.take_counters, full))))
+            has_unknown, frames = True, [entry["frames"] for entry in full]
+        self._accept(at, columns, numbers.of(rows), frames, durations, originals if has_unknown else ())
+
+    def _plan(self, entry: Mapping[str, object]) -> tuple[_Plan, _Numbers]:
+        keys = tuple(entry)
+        found = self._plans.get(keys)
+        if found is None:
+            plan = _Plan(keys)
+            if len(plan.shape_names) < 2 or len(plan.counters) < 2:
+                plan = _WHOLE_PLAN
+            found = self._plans[keys] = plan, _Numbers(self.shapes, plan.shape_names)
+        return found
+
+    def _accept(
+        self,
+        at: int,
+        columns: dict[str, Sequence[object]],
+        shape_numbers: list[int],
+        frames: Sequence[object] | None,
+        durations: list[object],
+        with_unknown: Sequence[Mapping[str, object]],
+    ) -> None:
+        """Check every column, then append them all: a chunk is taken whole or not at all."""
+        size = len(shape_numbers)
+        record = self._record_ids(columns, at, size)
+        seq, is_collective_seq = self._sequence(columns)
+        created = self._created(columns, size)
+        rest = [
+            _integers(columns, name, size, zero_is_absent=zero)
+            for name, zero in (
+                ("p2p_seq_id", False),
+                ("op_id", False),
+                ("time_discovered_started_ns", True),
+                ("time_discovered_completed_ns", True),
+            )
+        ]
+        milliseconds = self._milliseconds(durations)
+        stack_numbers = [ABSENT] * size if frames is None else self.stacks.numbers(frames)
+        self.record_ids_stated = "record_id" in columns
+        self.has_collective_seq |= is_collective_seq
+        self.has_durations |= any(durations)
+        for column, values in zip((self.p2p_seq, self.op, self.started, self.completed), rest):
+            column.extend(values)
+        self.record.extend(record)
+        self.seq.extend(seq)
+        self.created.extend(created)
+        self.duration.extend(milliseconds)
+        self.shape += shape_numbers
+        self.stack += stack_numbers
+        for number, entry in zip(record, with_unknown):
+            if not _KNOWN.issuperset(entry):
+                self._keep_unknown(number, entry)
+
+    def _record_ids(self, columns: dict[str, Sequence[object]], at: int, size: int) -> array[int]:
+        column = columns.get("record_id")
+        stated = column is not None and column.count(None) < size
+        if self.record_ids_stated is not None and self.record_ids_stated != stated:
+            raise Odd("record_id", "stated by some entries only")
+        if not stated:
+            columns.pop("record_id", None)
+            return array("q", range(at, at + size))
+        record = _integers(columns, "record_id", size)
+        if ABSENT in record:
+            raise Odd("record_id", "missing")
+        return record
+
+    def _sequence(self, columns: Mapping[str, Sequence[object]]) -> tuple[array[int], bool]:
+        name = "collective_seq_id" if any(v is not None for v in columns.get("collective_seq_id", ())) else "seq_id"
+        seq = _integers(columns, name, 0)
+        if not seq or ABSENT in seq:
+            raise Odd(name, "missing")
+        return seq, name == "collective_seq_id"
+
+    def _created(self, columns: Mapping[str, Sequence[object]], size: int) -> array[int]:
+        if "time_created_us" not in columns or "time_created_ns" in columns and None not in columns["time_created_ns"]:
+            return _integers(columns, "time_created_ns", size, zero_is_absent=True)
+        micros = _integers(columns, "time_created_us", size, zero_is_absent=True)
+        if max(micros) > shapes.LARGEST // 1000:
+            raise Odd("time_created_us", f"{max(micros)} is beyond 64 bits in nanoseconds")
+        return array("q", [value if value == ABSENT else value * 1000 for value in micros])
+
+    def _milliseconds(self, durations: list[object]) -> array[float]:
+        if durations.count(None) == len(durations):
+            return array("d", [_NAN]) * len(durations)
+        if not {*map(type, durations)} <= {float, int, type(None)}:
+            raise Odd("duration_ms", f"{shown(durations[0])} is not a number")
+        stated: list[float] = [value for value in durations if value is not None]  # type: ignore[misc]
+        if not 0 <= min(stated) <= max(stated) < 1e300:
+            raise Odd("duration_ms", f"{shown(durations[0])} is not a finite time")
+        nothing = (None, 0) if self.is_json else (None,)
+        return array("d", [_NAN if value in nothing else value for value in durations])  # type: ignore[misc]
+
+    def _keep_unknown(self, record_id: int, entry: Mapping[object, object]) -> None:
+        kept = {clean(key): self._copier.copy(value) for key, value in entry.items() if key not in _KNOWN}
+        if self._copier.left > 0:
+            self.extra[str(record_id)] = kept
+
+
+class _Numbers:
+    """Numbers the shared fields of entries; guesses that what followed a shape last time follows it again."""
+
+    def __init__(self, known: Shapes, names: Sequence[str]) -> None:
+        self._shapes = known
+        self._names = names
+        self._by_text: dict[bytes, int] = {}
+        self._rows: list[tuple[object, ...]] = []
+        self._followers: list[int] = []
+        self._shape_of: list[int] = []
+        self._last = 0
+
+    def of(self, rows: Sequence[tuple[object, ...]]) -> list[int]:
+        """Return the shape number of each row.
+
+        A guess costs one comparison with a row that was already checked, hence flat: it cannot be made to recurse.
+        """
+        known, followers, shape_of, out = self._rows, self._followers, self._shape_of, []
+        last = self._last if known else self._find(rows[0])
+        for row in rows:
+            guess = followers[last]
+            if row != known[guess]:
+                guess = followers[last] = self._find(row)
+            last = guess
+            out.append(shape_of[guess])
+        self._last = last
+        return out
+
+    def _find(self, row: tuple[object, ...]) -> int:
+        try:
+            text = marshal.dumps(row, 2)
+        except ValueError:
+            raise Odd("", "nested too deeply, or not made of plain values") from None
+        number = self._by_text.get(text)
+        if number is None:
+            shape = self._shapes.add(dict(zip(self._names, row)))
+            number = self._by_text[text] = len(self._rows)
+            self._rows.append(row)
+            self._followers.append(0)
+            self._shape_of.append(shape)
+        return number
+
+
+def _integers(
+    columns: Mapping[str, Sequence[object]], name: str, size: int, *, zero_is_absent: bool = False
+) -> array[int]:
+    """Return a column of non-negative 64-bit integers, ``ABSENT`` where nothing is stated."""
+    column = columns.get(name)
+    if column is None:
+        return array("q", [ABSENT]) * size
+    kinds = {*map(type, column)}
+    if kinds == {type(None)}:
+        return array("q", [ABSENT]) * len(column)
+    if not kinds <= {int, type(None)}:
+        raise Odd(name, f"{shown(column[0])} is not an integer")
+    values: Sequence[int] = column if len(kinds) == 1 else [v for v in column if v is not None]  # type: ignore[assignment]
+    least = min(values)
+    if least < 0 or max(values) > shapes.LARGEST:
+        raise Odd(name, f"{shown(column[0])} is not a non-negative 64-bit integer")
+    if len(kinds) == 1 and (least or not zero_is_absent):
+        return array("q", values)
+    nothing = (None, 0) if zero_is_absent else (None,)
+    return array("q", [ABSENT if value in nothing else value for value in column])  # type: ignore[misc]

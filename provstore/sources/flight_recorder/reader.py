@@ -1,0 +1,171 @@
+"""``read_dumps``: find the dumps of a run, read them in worker processes, and hold what many files say together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from provstore.errors import InputError
+from provstore.model.dump import Dump, Refusal, TensorRecord
+from provstore.sources.flight_recorder.discovery import Candidate, Found, discover
+from provstore.sources.flight_recorder.options import ReadOptions, ReadResult
+from provstore.sources.flight_recorder.pool import Reply, Request, ask_all
+from provstore.sources.flight_recorder.replies import Builder, refusal
+from provstore.sources.flight_recorder.tensors import read_tensors
+
+Progress = Callable[[int, int], None]
+
+
+def read_dumps(
+    paths: Iterable[Path], options: ReadOptions | None = None, on_progress: Progress | None = None
+) -> ReadResult:
+    """Read the Flight Recorder dumps in files and folders.
+
+    One bad file never stops the others: it becomes a refusal. A single bad entry is set aside and kept in its dump.
+
+    Args:
+        on_progress: Called with (files done, files in all) after each file.
+
+    Raises:
+        InputError: A path does not exist, or nothing that was meant as a dump is there.
+        ConfigError: The rank expression is not usable.
+    """
+    options = options or ReadOptions()
+    given = [Path(path) for path in paths]
+    found = discover(given, options)
+    dumps, refusals = _read(found.candidates, options, on_progress)
+    tensors = _tensors(found)
+    refusals = [*found.refusals, *refusals]
+    if not dumps and not any(not item.skipped for item in refusals):
+        raise InputError(_nothing(given, refusals))
+    return ReadResult(_with_shared_inference(dumps, options), refusals, tensors, found.name)
+
+
+def _nothing(given: Sequence[Path], refusals: Sequence[Refusal]) -> str:
+    shown = "; ".join(f"{item.file}: {item.reason}" for item in refusals[:3])
+    more = f" and {len(refusals) - 3} more" if len(refusals) > 3 else ""
+    skipped = f" (skipped: {shown}{more})" if refusals else ""
+    return f"{', '.join(map(str, given))}: no Flight Recorder dump is there{skipped}"
+
+
+def _read(
+    candidates: Sequence[Candidate], options: ReadOptions, on_progress: Progress | None
+) -> tuple[list[Dump], list[Refusal]]:
+    refusals = []
+    readable = []
+    for item in candidates:
+        early = _early_refusal(item, options)
+        if early is None:
+            readable.append(item)
+        else:
+            refusals.append(early)
+    outcomes = _ask(readable, options, on_progress)
+    dumps = []
+    for item, (dump, refused) in zip(readable, outcomes):
+        if refused is not None:
+            refusals.append(refused)
+        if dump is not None:
+            dumps.append(dump)
+    dumps += _read_twins([item for item in candidates if item.twin], dumps, options)
+    return dumps, refusals
+
+
+def _early_refusal(item: Candidate, options: ReadOptions) -> Refusal | None:
+    """Return the refusal of a file that needs no reading to be refused."""
+    reason = item.reason
+    if not reason and item.size_bytes > options.limits.file_bytes:
+        reason = f"{item.size_bytes} bytes, more than {options.limits.file_bytes}"
+    if not reason:
+        return None
+    return Refusal(
+        item.file, reason, size_bytes=item.size_bytes, rank=item.rank, path=str(item.path), skipped=not item.is_meant
+    )
+
+
+def _ask(
+    candidates: Sequence[Candidate], options: ReadOptions, on_progress: Progress | None
+) -> list[tuple[Dump | None, Refusal | None]]:
+    """Return, for each candidate, its dump or why there is none, and any refusal of its sidecar."""
+    builder = Builder()
+    outcomes: list[tuple[Dump | None, Refusal | None]] = [(None, None)] * len(candidates)
+    requests = [_request(item, options) for item in candidates]
+    for done, (at, reply) in enumerate(ask_all(requests), 1):
+        item = candidates[at]
+        if reply.header["status"] == "ok":
+            outcomes[at] = builder.dump(item, reply), _sidecar_refusal(item, reply)
+        else:
+            outcomes[at] = None, refusal(item, reply)
+        if on_progress is not None:
+            on_progress(done, len(candidates))
+    return outcomes
+
+
+def _request(item: Candidate, options: ReadOptions) -> Request:
+    limits = options.limits
+    size = item.size_bytes + _size(item.sidecar[0] if item.sidecar else None)
+    fields = {
+        "path": _latin(item.path),
+        "sidecar": _latin(item.sidecar[0]) if item.sidecar else None,
+        "form": item.form,
+        "rank": item.rank,
+        "active_only": options.active_only,
+        "limits": {name: value for name, value in asdict(limits).items() if isinstance(value, int)},
+        "memory_bytes": limits.worker_memory_bytes(size),
+        "cpu_seconds": limits.worker_seconds(size),
+    }
+    return Request(fields, size, limits.worker_seconds(size))
+
+
+def _size(path: Path | None) -> int:
+    try:
+        return path.stat().st_size if path else 0
+    except OSError:
+        return 0
+
+
+def _latin(path: Path) -> str:
+    """Return a path as text that any bytes survive."""
+    return os.fsencode(path.absolute()).decode("latin-1")
+
+
+def _sidecar_refusal(item: Candidate, reply: Reply) -> Refusal | None:
+    reason = reply.header.get("sidecar_reason")
+    if reason is None or item.sidecar is None:
+        return None
+    path, file = item.sidecar
+    return Refusal(file, str(reason), path=str(path))
+
+
+def _read_twins(candidates: Sequence[Candidate], dumps: Sequence[Dump], options: ReadOptions) -> list[Dump]:
+    """Read the JSON twins of dumps that could not be read themselves."""
+    read = {dump.file for dump in dumps}
+    twins = [item.twin for item in candidates if item.file not in read and item.twin is not None]
+    owners = [item.file for item in candidates if item.file not in read]
+    rescued = []
+    for owner, (dump, _) in zip(owners, _ask(twins, options, None)):
+        if dump is not None:
+            warning = f"read in place of {owner}, which could not be read; a JSON twin holds no stacks"
+            rescued.append(replace(dump, warnings=(*dump.warnings, warning)))
+    return rescued
+
+
+def _with_shared_inference(dumps: Sequence[Dump], options: ReadOptions) -> list[Dump]:
+    """Return the dumps in the order of ranks; whether only unfinished calls are recorded is one setting of a job."""
+    inferred = {dump.backend for dump in dumps if dump.active_only} if options.active_only is None else set()
+    settled = []
+    for dump in sorted(dumps, key=lambda item: (item.rank, item.file)):
+        may_be = dump.backend in inferred and not dump.eventless and 2 not in dump.calls.state
+        settled.append(replace(dump, active_only=True, wrapped=False) if may_be and not dump.active_only else dump)
+    return settled
+
+
+def _tensors(found: Found) -> list[TensorRecord]:
+    records = []
+    for path, file, rank in found.tensors:
+        good, refused = read_tensors(path, file, rank)
+        records += good
+        if refused is not None:
+            found.refusals.append(refused)
+    return records

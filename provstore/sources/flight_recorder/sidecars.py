@@ -1,0 +1,85 @@
+"""Sidecars: what the capture helper (``fr_meta_rank_<r>.json``) or a bare list of groups (``pgs_<r>.json``) states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from provstore.sources.flight_recorder.faults import Refused, shown
+from provstore.sources.flight_recorder.groups import Declared, parse_ranks
+from provstore.sources.flight_recorder.plain import clean
+from provstore.sources.flight_recorder.shapes import Caps
+
+SCHEMA = "provstore-fr-sidecar/"
+_TEXTS = ("run", "host", "torch_version", "reason")
+_NUMBERS = ("attempt", "world_size", "local_rank", "pid", "dumped_at_ns", "monotonic_ns")
+_TABLES = ("device", "settings")
+_MANY = 1000
+
+
+class SidecarFacts:
+    """A sidecar's fields as JSON values, and its groups."""
+
+    def __init__(self, fields: dict[str, object], groups: list[Declared], warnings: list[str]) -> None:
+        self.fields = fields
+        self.groups = groups
+        self.warnings = warnings
+
+
+def read_sidecar(data: bytes, caps: Caps) -> SidecarFacts:
+    """Return what a sidecar states; fields of the wrong type are left out with a warning.
+
+    Raises:
+        Refused: Not a sidecar, or one of another rank.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"not JSON: {str(error)[:200]}") from error
+    if isinstance(value, list):
+        return SidecarFacts({"rank": caps.rank}, _groups(value, caps), [])
+    if not isinstance(value, dict) or not str(value.get("schema", "")).startswith(SCHEMA):
+        raise Refused(f"{shown(value)} is neither a list of groups nor an object with the schema {SCHEMA}1")
+    if value.get("rank") != caps.rank:
+        raise Refused(f"rank: {shown(value.get('rank'))} is stated, {caps.rank} is expected from the file's name")
+    warnings: list[str] = []
+    if value["schema"] != f"{SCHEMA}1":
+        warnings.append(f"sidecar: schema {shown(value['schema'])} is not known: read by its fields")
+    fields = _fields(value, warnings)
+    fields["rank"] = caps.rank
+    return SidecarFacts(fields, _groups(value.get("process_groups") or [], caps), warnings)
+
+
+def _fields(value: Mapping[str, object], warnings: list[str]) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    for name in (*_TEXTS, *_NUMBERS, *_TABLES, "errors"):
+        stated = value.get(name)
+        if stated is None:
+            continue
+        if name in _TEXTS and isinstance(stated, str):
+            fields[name] = clean(stated)
+        elif name in _NUMBERS and type(stated) is int and 0 <= stated < 1 << 63:
+            fields[name] = stated
+        elif name in _TABLES and isinstance(stated, dict):
+            fields[name] = {clean(key): clean(item) for key, item in list(stated.items())[:_MANY]}
+        elif name == "errors" and isinstance(stated, list):
+            fields[name] = [clean(item) for item in stated[:_MANY]]
+        else:
+            warnings.append(f"sidecar: {name}: {shown(stated)}: ignored")
+    return fields
+
+
+def _groups(value: object, caps: Caps) -> list[Declared]:
+    if not isinstance(value, list) or len(value) > caps.groups:
+        raise Refused(f"process groups: {shown(value)} is not a list of at most {caps.groups} groups")
+    groups = []
+    for at, stated in enumerate(value):
+        place = f"process_groups[{at}]"
+        if not isinstance(stated, dict) or not isinstance(stated.get("pg_name"), str):
+            raise Refused(f"{place}: {shown(stated)} is not a group")
+        name, desc = clean(stated["pg_name"]), clean(stated.get("pg_desc") or "")
+        ranks = parse_ranks(stated.get("ranks"), f"{place}.ranks", caps)
+        if ranks and caps.rank not in ranks:
+            raise Refused(f"{place}: rank {caps.rank}, expected from the file's name, is not among {shown(ranks)}")
+        groups.append(Declared(name, desc, ranks, "sidecar", clean(stated.get("backend_config") or "")))
+    return groups
