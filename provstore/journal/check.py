@@ -22,12 +22,16 @@ def check(directory: Path) -> list[Problem]:
         NotUnderstoodError: A later format.
     """
     found = scan(directory)
-    return sorted([*found.problems, *_payloads(found)], key=lambda problem: not problem.is_loss)
-
-
-def _payloads(found: Scan) -> Iterator[Problem]:
-    """Yield missing, altered and unnamed payloads."""
     named: dict[Path, str | None] = {}
+    all_found = [*found.problems, *_payloads(found, named)]
+    if any(problem.is_loss for problem in all_found):
+        # Elsewhere such a file is only what a batch that was never acknowledged left behind.
+        all_found += _unnamed(directory, named)
+    return sorted(all_found, key=lambda problem: not problem.is_loss)
+
+
+def _payloads(found: Scan, named: dict[Path, str | None]) -> Iterator[Problem]:
+    """Yield missing and altered payloads; every blob that a frame names is noted in ``named``."""
     for entry in found.facts():
         try:
             ((_, batch),) = batches.read(found.directory, [entry])
@@ -40,10 +44,14 @@ def _payloads(found: Scan) -> Iterator[Problem]:
             continue
         for path, what, fault in _blob_faults(found.directory, batch, named):
             yield _fault(found.directory, path, what, fault, entry)
-    for path in sorted((found.directory / BLOBS).glob("*/*")):
+
+
+def _unnamed(directory: Path, named: dict[Path, str | None]) -> Iterator[Problem]:
+    """Yield the blobs that no frame names."""
+    for path in sorted((directory / BLOBS).glob("*/*")):
         if path not in named:
-            text = "no frame names it: a batch that was not finished, or one that was lost"
-            yield Problem(STRAY_FILE, str(path.relative_to(found.directory)), text, is_loss=False)
+            text = "no frame names it: it may belong to a batch whose frame is lost"
+            yield Problem(STRAY_FILE, str(path.relative_to(directory)), text, is_loss=False)
 
 
 def _blob_faults(directory: Path, batch: Batch, named: dict[Path, str | None]) -> Iterator[tuple[Path, str, str]]:

@@ -31,3 +31,6 @@ class Problem:
     first_jseq: int | None = None
     last_jseq: int | None = None
     """Numbers that are missing, or that are affected."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.code}: {self.text}"
