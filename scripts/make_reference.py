@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -41,7 +43,9 @@ def protocol() -> str:
     lines += ["## Nodes", "", "| base label | unique key |", "|---|---|"]
     lines += [f"| `{label}` | `{key}` |" for label, key in block.UNIQUE_KEY.items()]
     lines += ["", "## Properties", "", "| name | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {kind} | {_cell(meaning)} |" for name, (kind, meaning) in sorted(schema.PROPERTIES.items())]
+    lines += [
+        f"| `{name}` | {kind} | {_cell(meaning)} |" for name, (kind, meaning) in sorted(schema.PROPERTIES.items())
+    ]
     lines += ["", "## Relationships", "", "All point from effect to cause.", ""]
     for title, types in (
         ("Captured", block.CAPTURED_RELATIONS),
@@ -55,10 +59,13 @@ def protocol() -> str:
 
 
 def findings() -> str:
-    """Return the page of all finding codes."""
-    lines = ["# Findings", "", _MADE, "", "Every judgement a diagnosis can make, by its stable code.", ""]
-    for code in sorted(_codes(), key=lambda one: one.name):
-        lines += [f"## {code.name}", "", f"**{code.title}** ({code.severity})", "", code.meaning, "", code.what_to_do, ""]
+    """Return the page of all finding codes, and of the reasons for none."""
+    lines = ["# Findings", "", _MADE, "", "What a diagnosis can say, by stable code.", ""]
+    for title, registry in (("Judgements", codes.FINDINGS), ("Reasons why something stays open", codes.REASONS)):
+        lines += [f"## {title}", ""]
+        for code in registry:
+            lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning}", ""]
+            lines += [f"What to do: {code.what_to_do}", ""]
     return "\n".join(lines)
 
 
@@ -81,8 +88,9 @@ def command_line() -> str:
     for command in _COMMANDS:
         lines += [f"## provstore {command}", "", "```text", help_text(command).rstrip(), "```", ""]
         written = DOCS / "reference" / "schemas" / f"{command.replace(' ', '-')}.json"
-        lines += [f"Answer with `--json`: [`schemas/{written.name}`](schemas/{written.name})", ""]
-        lines += ["```json", written.read_text(encoding="utf-8").rstrip(), "```", ""]
+        shape = json.loads(written.read_text(encoding="utf-8"))
+        lines += [f"`--json`: {shape['title']} ([schema](schemas/{written.name})).", ""]
+        lines += ["| key | type | meaning |", "|---|---|---|", *_shape_rows(shape, ""), ""]
     return "\n".join(lines)
 
 
@@ -98,7 +106,10 @@ def help_text(command: str) -> str:
 def decisions() -> str:
     """Return the list of decision records."""
     lines = ["# Decisions", "", _MADE, ""]
-    lines += ["Why the project is built as it is: context, decision, consequences. A decision is replaced, never turned round.", ""]
+    lines += [
+        "Why the project is built as it is: context, decision, consequences. A decision is replaced, never turned round.",
+        "",
+    ]
     for page in sorted((DOCS / "adr").glob("[0-9]*.md")):
         title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
         lines += [f"- [{title}]({page.name})"]
@@ -114,15 +125,11 @@ def draw_pictures() -> None:
         subprocess.run(["dot", "-Tsvg", "-o", source.with_suffix(".svg"), source], check=True)
 
 
-def _codes() -> Iterator[codes.Code]:
-    yield from codes.CODES.values()
-
-
 def _module_page(module: str) -> Iterator[str]:
     tree = ast.parse((ROOT / "provstore" / "model" / f"{module}.py").read_text(encoding="utf-8"))
     yield f"## {module}"
     yield ""
-    yield (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
+    yield (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ").replace("``", "`")
     for record in tree.body:
         if isinstance(record, ast.ClassDef) and not record.name.startswith("_"):
             fields = list(_fields(record))
@@ -141,8 +148,25 @@ def _fields(record: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
             yield part.target.id, ast.unparse(part.annotation), str(meaning)
 
 
+def _shape_rows(shape: dict[str, Any], path: str) -> Iterator[str]:
+    for name, part in shape.get("properties", {}).items():
+        inner = part.get("items", part)
+        place = f"{path}{name}{'[]' if 'items' in part else ''}"
+        yield f"| `{place}` | {_cell(_type_text(part))} | {_cell(part.get('description', ''))} |"
+        yield from _shape_rows(inner, f"{place}.")
+
+
+def _type_text(part: dict[str, Any]) -> str:
+    if "enum" in part:
+        return " / ".join(f"`{one}`" for one in part["enum"])
+    if "const" in part:
+        return f"`{part['const']}`"
+    kinds = part["type"] if isinstance(part["type"], list) else [part["type"]]
+    return " or ".join(f"array of {_type_text(part['items'])}" if kind == "array" else kind for kind in kinds)
+
+
 def _paragraph(text: str | None) -> str:
-    return (text or "").split("\n\nArgs:")[0].replace("\n", " ")
+    return (text or "").split("\n\nArgs:")[0].replace("\n\n", " ").replace("\n", " ").replace("``", "`")
 
 
 def _cell(text: str) -> str:

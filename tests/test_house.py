@@ -39,7 +39,8 @@ def tracked_files():
 @pytest.mark.parametrize(
     "name",
     [
-        "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "pyproject.toml", ".ci/run",
+        "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "pyproject.toml",
+        ".ci/run",
         "docs/architecture.md", "docs/systems.md", "docs/reference/glossary.md", "docs/reference/cli.md",
         "docs/reference/protocol.md", "docker/compose.yaml", "docker/Dockerfile", "cypher/README.md",
     ],

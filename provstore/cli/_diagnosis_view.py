@@ -108,10 +108,7 @@ def _coverage_text(diagnosis: Diagnosis) -> str:
 
 def _finding(finding: Finding, last_calls: Sequence[LastCall], detail: _Detail, width: int) -> Iterator[Line]:
     yield from _wrapped(finding.summary, width, style="bold red")
-    kind = finding.kind.replace("_", " ")
-    because = f", behind it {finding.cause.replace('_', ' ')}" if finding.cause else ""
-    yield from _labelled("class", f"{kind}{f' ({finding.detail})' if finding.detail else ''}{because}", width)
-    yield from _labelled("sure", finding.confidence, width)
+    yield from _labelled("class", _class_text(finding), width)
     yield from _chain(finding.chain, detail, width)
     yield from _labelled("culprit", ", ".join(_culprit(one.rank, one.host) for one in finding.culprits), width, "red")
     if finding.victims:
@@ -127,6 +124,12 @@ def _finding(finding: Finding, last_calls: Sequence[LastCall], detail: _Detail, 
         yield from _hidden(hidden, label, width)
     if finding.next_step:
         yield from _labelled("next", finding.next_step, width, "green")
+
+
+def _class_text(finding: Finding) -> str:
+    detail = f" ({finding.detail})" if finding.detail else ""
+    cause = f" because of a {finding.cause.replace('_', ' ')}" if finding.cause else ""
+    return f"{finding.kind.replace('_', ' ')}{detail}{cause}, {finding.confidence}"
 
 
 def _chain(chain: Sequence[Hop], detail: _Detail, width: int) -> Iterator[Line]:

@@ -47,7 +47,9 @@ def demo(
     live: Annotated[
         bool, typer.Option("--live", help="Run 4 gloo processes with a fault (needs provstore[capture]).")
     ] = False,
-    fault: Annotated[str, typer.Option(help="Fault of the live job; an unknown one lists all.")] = "stuck",
+    fault: Annotated[
+        str, typer.Option(metavar="NAME", help="Fault of the live job; an unknown one lists all.")
+    ] = "stuck",
 ) -> None:
     """Show the main job, from dumps to an answer, in a temporary store.
 

@@ -25,8 +25,8 @@ CODES = {
 
 EXAMPLES = """Examples:
 
+\b
 provstore diagnose dumps/
-
 provstore diagnose run:my-job --about nan"""
 
 
@@ -41,13 +41,16 @@ def diagnose(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH…|run:ID]", help="Dumps or folders of dumps; run:ID is a stored run.", show_default=False
+            metavar="PATH|run:ID", help="Dumps or folders of dumps; run:ID is a stored run.", show_default=False
         ),
     ] = None,
     about: Annotated[
-        str | None, typer.Option(help="The question: hang, nan or slow [default: all].", show_default=False)
+        str | None,
+        typer.Option(metavar="QUESTION", help="The question: hang, nan or slow [default: all].", show_default=False),
     ] = None,
-    attempt: Annotated[int | None, typer.Option(help="Attempt of a stored run.", min=0, show_default=False)] = None,
+    attempt: Annotated[
+        int | None, typer.Option(metavar="N", help="Attempt of a stored run.", min=0, show_default=False)
+    ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Store the findings of a stored run as facts.", show_default=False)
     ] = False,
@@ -55,10 +58,12 @@ def diagnose(
         bool, typer.Option("--recursive", help="Look into subfolders too.", show_default=False)
     ] = False,
     rank_regex: Annotated[
-        str | None, typer.Option(help="How a file name tells the rank: one group named rank.", show_default=False)
+        str | None,
+        typer.Option(metavar="REGEX", help="How a file name tells the rank: one group named rank.", show_default=False),
     ] = None,
     rank_map_file: Annotated[
-        Path | None, typer.Option("--rank-map", help="JSON object: file name to rank.", show_default=False)
+        Path | None,
+        typer.Option("--rank-map", metavar="FILE", help="JSON object: file name to rank.", show_default=False),
     ] = None,
 ) -> None:
     """Name the rank and the call that a hang, a mismatch, a slow step or a NaN starts from.

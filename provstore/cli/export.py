@@ -31,8 +31,8 @@ def export(
     settings: Globals,
     *,
     form: Annotated[str, typer.Argument(metavar="FORMAT", help="prov-json, prov-n, dot or mermaid.")],
-    run: Annotated[str | None, typer.Option(help="Run to export [default: the only one].")] = None,
-    attempt: Annotated[int | None, typer.Option(help="Attempt to export.", min=0)] = None,
+    run: Annotated[str | None, typer.Option(metavar="ID", help="Run to export [default: the only one].")] = None,
+    attempt: Annotated[int | None, typer.Option(metavar="N", help="Attempt to export.", min=0)] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write [default: standard output].")
     ] = None,

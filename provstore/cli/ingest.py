@@ -29,20 +29,23 @@ def add_to(app: typer.Typer) -> None:
 def ingest(
     settings: Globals,
     *,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders of evidence.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files or folders of evidence.")],
     run: Annotated[
-        str | None, typer.Option(help="Run the evidence belongs to [default: sidecar's, else folder's name].")
+        str | None,
+        typer.Option(metavar="ID", help="Run the evidence belongs to [default: sidecar's, else folder's name]."),
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option(help="Incarnation of the run [default: sidecar's, else 0].", min=0)
+        int | None, typer.Option(metavar="N", help="Incarnation of the run [default: sidecar's, else 0].", min=0)
     ] = None,
     source: Annotated[
         str | None, typer.Option("--as", metavar="SOURCE", help="What the files are [default: recognised by content].")
     ] = None,
     rank_regex: Annotated[
-        str | None, typer.Option(help="How a file name tells the rank: one group named rank.")
+        str | None, typer.Option(metavar="REGEX", help="How a file name tells the rank: one group named rank.")
     ] = None,
-    rank_map_file: Annotated[Path | None, typer.Option("--rank-map", help="JSON object: file name to rank.")] = None,
+    rank_map_file: Annotated[
+        Path | None, typer.Option("--rank-map", metavar="FILE", help="JSON object: file name to rank.")
+    ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", help="Look into subfolders too.")] = False,
     keep_source: Annotated[
         bool, typer.Option("--keep-source/--no-keep-source", help="Keep each file's bytes in the journal.")

@@ -37,7 +37,7 @@ def add_to(app: typer.Typer) -> None:
 def query(
     settings: Globals,
     *,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A shipped query: see --list.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A shipped query: see --list.")] = None,
     param: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of the query.")] = None,
     cypher: Annotated[str | None, typer.Option(metavar="TEXT", help="Read-only Cypher of your own.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the shipped queries.")] = False,

@@ -49,17 +49,19 @@ def trace(
         str, typer.Argument(metavar="TARGET", help="What to trace: tensor:RANK:SEQ:in|out, act:RANK:OP:SEQ, an id, …")
     ],
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PATH…]", help="Dumps to read first, into a throw-away store.")
+        list[Path] | None, typer.Argument(metavar="PATH", help="Dumps to read first, into a throw-away store.")
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="What came of it, instead of where it comes from.")] = False,
-    depth: Annotated[int | None, typer.Option(help="At most so many hops.", min=1)] = None,
+    depth: Annotated[int | None, typer.Option(metavar="N", help="At most so many hops.", min=1)] = None,
     to: Annotated[str | None, typer.Option(metavar="TARGET", help="Show one shortest path to this target.")] = None,
     form: Annotated[Format, typer.Option("--format", help="How to show it.")] = Format.TREE,
-    run: Annotated[str | None, typer.Option(help="Run to look in.")] = None,
-    attempt: Annotated[int | None, typer.Option(help="Attempt to look in.", min=0)] = None,
-    group: Annotated[str | None, typer.Option(help="Process group a short target is meant in.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="ID", help="Run to look in.")] = None,
+    attempt: Annotated[int | None, typer.Option(metavar="N", help="Attempt to look in.", min=0)] = None,
+    group: Annotated[str | None, typer.Option(metavar="NAME", help="Process group a short target is meant in.")] = None,
     data_only: Annotated[bool, typer.Option("--data-only", help="Leave out the order of calls on a rank.")] = False,
-    max_nodes: Annotated[int | None, typer.Option(help="Stop after so many nodes, and say so.", min=1)] = None,
+    max_nodes: Annotated[
+        int | None, typer.Option(metavar="N", help="Stop after so many nodes, and say so.", min=1)
+    ] = None,
     require_complete: Annotated[
         bool, typer.Option("--require-complete", help="Exit code 3 when the answer is cut.")
     ] = False,

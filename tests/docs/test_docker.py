@@ -13,7 +13,10 @@ COMPOSE = ROOT / "docker" / "compose.yaml"
 
 
 def compose_command():
-    if shutil.which("docker") and subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0:
+    if (
+        shutil.which("docker")
+        and subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+    ):
         return ["docker", "compose"]
     if shutil.which("docker-compose"):
         return ["docker-compose"]
@@ -23,7 +26,7 @@ def compose_command():
 def config(**environment):
     return subprocess.run(
         [*compose_command(), "-f", COMPOSE, "--profile", "tool", "config"], capture_output=True, text=True,
-        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment}, cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment}, cwd=ROOT, check=False,
     )  # fmt: skip
 
 

@@ -1,0 +1,87 @@
+"""Runs the ``console`` blocks of a page, in order, in one scratch folder, and compares or rewrites what they show.
+
+A line that starts with ``$ `` is a command; the lines below it are what it prints (both streams). In what is expected,
+``…`` stands for any text within a line, and a line that is only ``…`` for any lines. Called as a script with ``--write``
+and pages, it puts the real output into them; what still fits is kept.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Command:
+    text: str
+    expected: str
+
+
+def blocks(page):
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def commands(block):
+    found = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            found.append([line[2:], []])
+        elif found[-1][0].endswith("\\") and not found[-1][1] and line.startswith("> "):
+            found[-1][0] += "\n" + line[2:]
+        else:
+            found[-1][1].append(line)
+    return [Command(text, "\n".join(lines).rstrip()) for text, lines in found]
+
+
+def scratch_folder():
+    folder = tempfile.TemporaryDirectory(prefix="provstore-docs-")
+    for name in ("provstore", "notebooks", "cypher"):
+        (Path(folder.name) / name).symlink_to(ROOT / name)
+    return folder
+
+
+def output(command, folder):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PROVSTORE_", "TORCH_"))}
+    environment = {
+        **kept,
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["bash", "-c", command.text], cwd=folder, env=environment, stdin=subprocess.DEVNULL, timeout=SECONDS,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    return "\n".join(line.rstrip() for line in done.stdout.splitlines()).rstrip()
+
+
+def fits(expected, real):
+    lines = [
+        ".*(?:\n.*)*" if line.strip() == "…" else re.escape(line).replace("…", ".*") for line in expected.splitlines()
+    ]
+    return re.fullmatch("\n".join(lines), real) is not None
+
+
+def rewritten(page):
+    text = page.read_text(encoding="utf-8")
+    with scratch_folder() as folder:
+        for block in blocks(page):
+            shown = []
+            for command in commands(block):
+                real = output(command, folder)
+                kept = command.expected if command.expected and fits(command.expected, real) else real
+                shown += ["$ " + command.text.replace("\n", "\n> "), *([kept] if kept else [])]
+            text = text.replace(f"```console\n{block}```", "```console\n" + "\n".join(shown) + "\n```", 1)
+    return text
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] if sys.argv[1:2] == ["--write"] else sys.exit(__doc__):
+        Path(name).write_text(rewritten(Path(name)), encoding="utf-8")
