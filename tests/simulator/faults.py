@@ -22,11 +22,13 @@ class Fault:
     kind: str
     rank: int = 0
     at: float = 0.5
-    """Position among the rank's suitable calls after the first step, 0 to 1."""
+    """Position among the rank's suitable calls after the sound steps, 0 to 1."""
     first: bool = False
     """Take the rank's first suitable call of all instead."""
     late_ms: float = 40.0
     """slow: host time lost at the start of each step."""
+    after_step: int = 1
+    """Steps that stay sound."""
     desc: str = ""
     """Only calls of groups with this desc are suitable; empty = any."""
 
@@ -51,7 +53,7 @@ def inject(job: Job, fault: Fault) -> Injected | None:
         (at, op) for at, op in job.calls(fault.rank) if suitable(op) and (not fault.desc or _desc(op) == fault.desc)
     ]
     if not fault.first:
-        after = job.steps[fault.rank][min(1, len(job.steps[fault.rank]) - 1)]
+        after = job.steps[fault.rank][min(fault.after_step, len(job.steps[fault.rank]) - 1)]
         calls = [call for call in calls if call[0] >= after]
     if not calls:
         return None

@@ -29,6 +29,8 @@ class Moment:
     buffer: int = 0
     """Entries kept; 0 keeps all."""
     active_only: bool = False
+    hook: bool = False
+    """A hook outside the library records: every call looks retired at once, none ever completed."""
     late_retired: bool = False
     """gloo: the last finished call is not retired yet."""
 
@@ -117,6 +119,8 @@ class Recorder:
                 continue
             if self._backend == "gloo":
                 self._gloo(call)
+            elif self._moment.hook:
+                self._hooked(call)
             else:
                 self._nccl(call)
         self._close()
@@ -149,6 +153,22 @@ class Recorder:
             self._entry(call, Op("closing", op.group, site=op.site), kernel, f"nccl:{op.op}", is_p2p=p2p)
         self._note(op.group, counters.seq, kernel)
 
+    def _hooked(self, call: Call) -> None:
+        op = call.op
+        assert op.group is not None
+        counters = self._counters[op.group.key]
+        moves = op.parts if op.kind in ("batch", "coalesced") else (op,)
+        for move in moves:
+            p2p = move.kind in ("send", "recv")
+            counters.p2p += p2p
+            counters.seq += not p2p
+            counters.op += 1
+            counters.single += 1
+            self._entry(call, move, call.kernel, f"fake:{_route(move, self._rank) if p2p else move.op}", is_p2p=p2p)
+            self._statuses.setdefault(
+                op.group.key, GroupStatus(self._pg_id[op.group.key], op.group)
+            ).enqueued = counters.op
+
     def _gloo(self, call: Call) -> None:
         op, kernel = call.op, call.kernel
         assert op.group is not None
@@ -175,7 +195,7 @@ class Recorder:
             outs = ((len(op.group.ranks), *ins[0]),)
         self.recording.entries.append(
             Entry(
-                len(self.recording.entries), self._pg_id[op.group.key], op.group, counters.seq, counters.p2p,
+                len(self.recording.entries), self._pg_id[op.group.key], op.group, max(0, counters.seq), counters.p2p,
                 counters.op, is_p2p, name, call.created + moment.offset_ns, ins, outs, op.dtype, state, started,
                 completed, duration, retired, op.site, counters.single,
             )
@@ -185,6 +205,8 @@ class Recorder:
         if kernel is None:
             return "scheduled", None, None, None, False
         moment = self._moment
+        if moment.hook:
+            return "scheduled", None, None, None, True
         done = kernel.ended is not None and kernel.ended <= moment.dumped_ns
         if self._backend == "gloo":
             return "scheduled", None, None, None, done or kernel.failed

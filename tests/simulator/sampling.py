@@ -21,6 +21,7 @@ VARIATIONS = (
     "plain", "wrapped", "active_only", "timing", "no_frames", "json", "both_forms", "meta", "offsets", "lost",
     "truncated",
     "old_2.9", "old_2.4", "old_2.1", "old_1.4", "old_none", "hash_names", "shared_names", "seq_from_0", "resets",
+    "hook",
 )  # fmt: skip
 
 
@@ -148,5 +149,6 @@ def _changes(scenario: Scenario, variation: str, luck: random.Random) -> dict[st
         "truncated": {"truncated": (luck.choice(healthy),)},
         "seq_from_0": {"first_seq": 0},
         "resets": {"resets": True},
+        "hook": {"hook": True},
     }
     return changes[variation]

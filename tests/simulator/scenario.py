@@ -41,6 +41,8 @@ class Scenario:
     first_seq: int = 1
     cycle: int = 0
     """Members of a ring of pair groups with the order reversed (layout ``ring_of_pairs``)."""
+    hook: bool = False
+    """The recorder is a hook of another backend, which never tells that a call ended."""
     resets: bool = False
     """gloo: a dead process closes its connections, so that its peers fail at once instead of waiting."""
 
@@ -166,6 +168,7 @@ def _moments(job: Job, run: Execution, scenario: Scenario, gone: set[int], luck:
             first_seq=1 if job.groups[0].backend == "gloo" else scenario.first_seq,
             buffer=scenario.buffer,
             active_only=scenario.active_only,
+            hook=scenario.hook,
             late_retired=scenario.size.backend == "gloo" and not hangs and luck.random() < 0.25,
         )
     return moments
