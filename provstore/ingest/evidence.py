@@ -52,9 +52,8 @@ def take_in(
     dumps = [path for path in paths if readers[path] == _DUMPS]
     if dumps:
         reports.append(ingest(replace(request, paths=dumps), journal, store))
-    for path in paths:
-        if readers[path] != _DUMPS:
-            reports.append(documents.ingest_file(path, readers[path], request, journal, store))
+    others = [path for path in paths if readers[path] != _DUMPS]
+    reports += [documents.ingest_file(path, readers[path], request, journal, store) for path in others]
     reports += [documents.ingest_object(one, request, journal, store) for one in objects]
     if not reports:
         raise InputError("ingest: paths: nothing was given")

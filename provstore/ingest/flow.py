@@ -107,9 +107,7 @@ def _derive(going: Ingest, scope: Scope, fresh: Sequence[Dump], had_dumps: bool,
         going.finish(derive(dumps, merge(dumps).dumps, *scope))
 
 
-def _against_store(
-    going: Ingest, scope: Scope, dumps: Sequence[Dump]
-) -> tuple[list[Dump], list[tuple[Refusal, Dump]]]:
+def _against_store(going: Ingest, scope: Scope, dumps: Sequence[Dump]) -> tuple[list[Dump], list[tuple[Refusal, Dump]]]:
     """Return the dumps that fit what is stored, and those that contradict it: the newcomer is refused."""
     known: dict[tuple[int, str], list[Dump]] = {}
     for dump in stored_dumps(going.store, *scope):

@@ -29,7 +29,7 @@ def behind(store: GraphStore, journal: Journal) -> int:
 
 
 def catch_up(store: GraphStore, journal: Journal, progress: Callable[[int, int, str], None] | None = None) -> int:
-    """Write to the graph what it lacks of the journal and derive the runs concerned anew; return the batches written."""
+    """Write to the graph what it lacks of the journal, derive the runs concerned anew; return the batches written."""
     return replay(store, journal, applied(store, journal), progress)
 
 

@@ -102,7 +102,7 @@ def stored_tensors(store: GraphStore, run: str, attempt: int) -> list[TensorReco
 
 
 def _homes(headers: Sequence[Dump]) -> dict[tuple[int, str, str], int]:
-    """Return (rank, backend, group) → the dump that gets its calls: the one that saw most, of those that know the group."""
+    """Return (rank, backend, group) → the dump that gets its calls: of those that know it, the one that saw most."""
     homes: dict[tuple[int, str, str], int] = {}
     order = sorted(range(len(headers)), key=lambda at: _progress(headers[at]))
     for at in order:

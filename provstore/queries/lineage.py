@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from provstore.cypher import query
 from provstore.model import ids
 from provstore.model.trace import Trace, TraceEdge, TraceNode
-from provstore.queries.rows import text, texts
+from provstore.queries.rows import Row, optional_text, text, texts
 from provstore.queries.targets import activity_of
 from provstore.stores import GraphStore
 
@@ -241,7 +241,7 @@ class _Details:
 def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
     """Return operation and source line of the calls among ``iris``; outputs and activities take those of their call."""
     calls = sorted({record for iri in iris for record in _records(iri)})
-    rows = {}
+    rows: dict[str, Row] = {}
     for at in range(0, len(calls), _CHUNK):
         for row in store.run(query("read/lineage/elements"), {"iris": calls[at : at + _CHUNK]}):
             if row["signature"] is not None:
@@ -252,9 +252,10 @@ def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
     )
     details: dict[str, _Details] = {}
     for iri in iris:
-        row = next((rows[record] for record in _records(iri) if record in rows), None)
-        if row is not None:
-            details[iri] = _Details(ops.get(text(row, "signature")), lines.get(text(row, "stack")))
+        found = [rows[record] for record in _records(iri) if record in rows]
+        if found:
+            stack = optional_text(found[0], "stack")
+            details[iri] = _Details(ops.get(text(found[0], "signature")), lines.get(stack or ""))
     for iri, known in list(details.items()):
         if (activity := activity_of(iri)) is not None:
             details.setdefault(activity, known)

@@ -48,7 +48,8 @@ def _elements(store: GraphStore, rows: Iterable[Row]) -> Iterator[Statement]:
 
 
 def _relation(row: Row) -> Statement:
-    return Statement(("Element", "Element"), text(row, "source"), text(row, "relation"), text(row, "target"), _facts(row))
+    source, relation, target = (text(row, name) for name in ("source", "relation", "target"))
+    return Statement(("Element", "Element"), source, relation, target, _facts(row))
 
 
 def _labels(row: Row) -> tuple[str, ...]:

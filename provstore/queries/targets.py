@@ -108,8 +108,11 @@ def _finder(target: str) -> _Finder:
         ]
     if (m := _ACTIVITY.fullmatch(target)) is not None:
         rank, op, number = int(m[1]), m[2], int(m[3])
+        number_of = "op_id" if op in ("send", "recv") else "seq"
         return lambda store, run, attempt, scope: [
-            str(activity_of(found.iri)) for found in _numbered(store, run, attempt, scope, rank, number, op)
+            str(activity_of(found.iri))
+            for found in _calls(store, run, attempt, scope, {"rank": rank, number_of: number})
+            if found.op == op
         ]
     if (m := _CALL.fullmatch(target)) is not None:
         rank, seq = int(m[1]), int(m[2])
@@ -136,11 +139,6 @@ def _rank(store: GraphStore, run: str, attempt: int, rank: int, group: str | Non
         if not any(row["ranks"] is None or rank in integers(row, "ranks") for row in members):
             return []
     return [iri]
-
-
-def _numbered(store: GraphStore, run: str, attempt: int, scope: Scope, rank: int, number: int, op: str) -> list[_Found]:
-    key = "op_id" if op in ("send", "recv") else "seq"
-    return [f for f in _calls(store, run, attempt, scope, {"rank": rank, key: number}) if f.op == op]
 
 
 def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, where: Mapping[str, int]) -> list[_Found]:

@@ -1,23 +1,23 @@
-"""The Python API: what notebooks, the command line and the browser call."""
+"""An open store: a journal and the graph made from it, and what can be asked of them."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import sys
+import logging
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from provstore import config, cypher
 from provstore.errors import ConfigError, InputError, StoreError
 from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
-from provstore.model.report import Answer, CheckReport, IngestReport, RebuildReport, StoreInfo
+from provstore.model.report import Answer, CheckReport, IngestReport, StoreInfo
 from provstore.model.trace import Trace
 from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import GraphStore, open_store
@@ -27,115 +27,9 @@ if TYPE_CHECKING:
     from provstore.ingest.given import Progress
     from provstore.journal import Journal
 
-_READ = "read/"
-
-
-def open(  # noqa: A001 - the public name is ``provstore.open``
-    uri: str | None = None,
-    *,
-    journal: str | Path | None = None,
-    read_only: bool = False,
-    progress: Progress | None = None,
-) -> Store:
-    """Open a store with its journal; a graph that is behind its journal catches up first.
-
-    Args:
-        uri: ``embedded:DIRECTORY``, ``memory:``, or a Neo4j address; else ``PROVSTORE_STORE``, else ``embedded:.provstore``.
-        journal: Directory of the journal; else ``PROVSTORE_JOURNAL``, else beside the embedded store.
-        read_only: Take no lock and change nothing, except to catch up when nobody else writes.
-        progress: Called with (done, total, what) during long work.
-
-    Raises:
-        ConfigError: The address is not one of a store.
-        StoreError: The store or its journal is missing, damaged, locked by another process, or does not answer.
-    """
-    return Store(config.store_uri(uri), journal, read_only=read_only, progress=progress)
-
-
-def diagnose(
-    *paths: str | Path,
-    about: str | None = None,
-    rank_regex: str | None = None,
-    rank_map: Mapping[str, int] | None = None,
-    recursive: bool = False,
-    progress: Progress | None = None,
-) -> Diagnosis:
-    """Say which rank and which call a hang, a mismatch, a slow step or a NaN starts from; no store is needed.
-
-    Args:
-        paths: Folders of dumps, or dumps, of one attempt of one run.
-        about: ``hang``, ``nan`` or ``slow``; everything when not given.
-        rank_regex: How a file name tells the rank: an expression with a group named ``rank``.
-        rank_map: File name → rank, for names that tell nothing.
-        recursive: Look into subfolders too.
-        progress: Called with (done, total, what) while reading.
-
-    Raises:
-        InputError: There is nothing to read, or the files are of several runs or attempts.
-    """
-    from provstore import analysis
-    from provstore.ingest.given import Request, consistent, gather
-    from provstore.graph.merge import merge
-
-    started = time.perf_counter()
-    options = ReadOptions(rank_regex=rank_regex, rank_map=rank_map, recursive=recursive)
-    gathered = gather(Request([Path(path) for path in paths], options=options, progress=progress))
-    if len(gathered.scopes) != 1:
-        found = ", ".join(f"{run} attempt {attempt}" for run, attempt in gathered.scopes) or "none"
-        raise InputError(
-            f"{', '.join(map(str, paths))}: runs: {found}; a diagnosis is about one attempt of one run",
-            hint="give the files of one attempt, or ingest them and diagnose run:ID --attempt N",
-        )
-    ((run, attempt), given) = next(iter(gathered.scopes.items()))
-    dumps, refused = consistent(given.dumps)
-    refusals = [*given.refusals, *(refusal for refusal, _ in refused), *gathered.strays]
-    read = time.perf_counter()
-    evidence = DumpSet(run, attempt, merge(dumps).dumps, refusals, given.tensors)
-    answer = analysis.diagnose(evidence, analysis.Options(about=about))
-    return replace(answer, timing=_timing(started, read))
-
-
-def rebuild(uri: str | None = None, *, journal: str | Path | None = None, progress: Progress | None = None) -> RebuildReport:
-    """Recreate a graph from its journal; a damaged graph file need not open.
-
-    An embedded graph is written beside the old one and swapped in; a server is written over with everything the journal
-    holds, which brings back what is missing and what was changed.
-
-    Raises:
-        StoreError: There is no journal, it is locked, or the graph cannot be written.
-    """
-    from provstore.ingest.upkeep import replay
-    from provstore.journal import Journal
-    from provstore.queries.info import node_counts
-
-    address = config.store_uri(uri)
-    with Journal.open(_existing(config.journal_directory(address, journal)), writable=True) as held:
-        directory = config.embedded_directory(address)
-        with contextlib.ExitStack() as stack:
-            beside = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory, prefix="rebuild-"))) if directory else None
-            store = open_store(f"embedded:{beside}" if beside else address, writable=True)
-            with contextlib.closing(store):
-                batches = replay(store, held, 0, progress)
-                counts = node_counts(store)
-            if beside is not None and directory is not None:
-                (beside / "graph.kgl").replace(directory / "graph.kgl")
-        return RebuildReport(batches, held.position, counts)
-
-
-def shipped_queries() -> Answer:
-    """Return the shipped queries with what they answer, take and give."""
-    rows = []
-    for name in cypher.names("read"):
-        query = cypher.query(name)
-        rows.append(
-            {
-                "name": name.removeprefix(_READ),
-                "answers": query.summary,
-                "parameters": ", ".join(query.params),
-                "returns": ", ".join(query.returns),
-            }
-        )
-    return Answer(("name", "answers", "parameters", "returns"), tuple(rows))
+READ_QUERIES = "read/"
+GRAPH_FILE = "graph.kgl"
+_LOG = logging.getLogger("provstore")
 
 
 class Store:
@@ -155,7 +49,7 @@ class Store:
             self._exits.close()
             raise
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         """Return the store itself."""
         return self
 
@@ -224,7 +118,8 @@ class Store:
         """Return everything an element may have come from, or with ``down`` everything it may have influenced.
 
         Args:
-            target: ``tensor:R:SEQ:in|out``, ``act:R:OP:SEQ``, ``rR:seqSEQ``, ``p2p:R:OPID``, ``rank:R``, ``sha256:…`` or an id.
+            target: ``tensor:R:SEQ:in|out``, ``act:R:OP:SEQ``, ``rR:seqSEQ``, ``p2p:R:OPID``, ``rank:R``, ``sha256:…``,
+                or an id.
             down: Follow effects instead of causes.
             depth: Hops at most.
             to: Return one shortest path to this target instead.
@@ -250,7 +145,8 @@ class Store:
             limits = lineage.Limits(depth, max_nodes, timeout_seconds)
             found = lineage.trace(self._graph, iri, down=down, data_only=data_only, limits=limits)
         if self._behind:
-            found = replace(found, complete=False, reason="graph_behind_journal", notes=(*found.notes, self._behind_note()))
+            notes = (*found.notes, self._behind_note())
+            found = replace(found, complete=False, reason="graph_behind_journal", notes=notes)
         return replace(found, writer=self._write_trace)
 
     def diagnose(
@@ -288,7 +184,7 @@ class Store:
             self._graph.write(block, (self._journal.journal_id, position))
         if self._behind:
             answer = replace(answer, notes=(*answer.notes, self._behind_note()))
-        return replace(answer, timing=_timing(started, read))
+        return replace(answer, timing=timing(started, read))
 
     def query(self, name: str, **parameters: object) -> Answer:
         """Return the rows of a shipped query.
@@ -300,10 +196,11 @@ class Store:
         Raises:
             ConfigError: No such query, or a parameter is missing or unknown.
         """
-        found = cypher.query(name if name.startswith(_READ) else _READ + name)
+        found = cypher.query(name if name.startswith(READ_QUERIES) else READ_QUERIES + name)
         unknown = sorted(set(parameters) - set(found.params))
         if unknown:
-            raise ConfigError(f"{name}: parameters: {', '.join(unknown)} not known; it takes {', '.join(found.params) or 'none'}")
+            takes = ", ".join(found.params) or "none"
+            raise ConfigError(f"{name}: parameters: {', '.join(unknown)} not known; it takes {takes}")
         given = dict(parameters)
         if {"run", "attempt"} & set(found.params):
             run, attempt = self._scope(_text(given.get("run")), _number(name, given.get("attempt")))
@@ -343,13 +240,14 @@ class Store:
             ConfigError: No such format.
             InputError: The store holds no such run.
         """
+        from provstore.api.writing import write
         from provstore.exports import ExportInput
         from provstore.queries import statements
 
         scope = self._scope(run, attempt)
         title = f"{scope[0]}, attempt {scope[1]}"
         document = ExportInput(lambda: statements.of_attempt(self._graph, *scope), title)
-        return _export(form, document, to, options)
+        return write(form, document, to, options)
 
     def info(self) -> StoreInfo:
         """Return what the store is and holds."""
@@ -388,15 +286,16 @@ class Store:
             self._open_for_writing(progress)
             return
         self._journal: Journal = self._exits.enter_context(
-            Journal.open(_existing(self._journal_directory), writable=False)
+            Journal.open(existing(self._journal_directory), writable=False)
         )
         try:
-            self._graph: GraphStore = self._exits.enter_context(contextlib.closing(open_store(self.uri, writable=False)))
+            graph = open_store(self.uri, writable=False)
+            self._graph: GraphStore = self._exits.enter_context(contextlib.closing(graph))
             self._behind = behind(self._graph, self._journal)
         except StoreError:
             # No graph file yet, although there is a journal: it can be made from it.
             directory = config.embedded_directory(self.uri)
-            if directory is None or (directory / "graph.kgl").exists() or not self._journal.position:
+            if directory is None or (directory / GRAPH_FILE).exists() or not self._journal.position:
                 raise
             self._behind = self._journal.position
         if self._behind:
@@ -416,7 +315,7 @@ class Store:
             with Store(self.uri, self._journal_directory, progress=progress):
                 pass
         except StoreError as error:
-            print(f"provstore: {self.uri}: the graph is behind its journal: {error}", file=sys.stderr)
+            _LOG.info("%s: the graph is behind its journal: %s", self.uri, error)
             return
         self._exits.close()
         self._behind = 0
@@ -428,25 +327,25 @@ class Store:
     def _scope(self, run: str | None, attempt: int | None) -> tuple[str, int]:
         from provstore.queries.targets import runs
 
-        fits = [
-            pair for pair in runs(self._graph) if run in (None, pair[0]) and attempt in (None, pair[1])
-        ]
+        fits = [pair for pair in runs(self._graph) if run in (None, pair[0]) and attempt in (None, pair[1])]
         if len(fits) == 1:
             return fits[0]
         asked = " ".join(f"{name} {value}" for name, value in (("run", run), ("attempt", attempt)) if value is not None)
         if not fits:
             raise InputError(f"{self.uri}: {asked or 'runs'}: the store holds none")
         listed = ", ".join(f"{name} attempt {number}" for name, number in fits)
-        raise InputError(f"{self.uri}: {asked or 'runs'}: {len(fits)} fit: {listed}", hint="choose with --run and --attempt")
+        hint = "choose with --run and --attempt"
+        raise InputError(f"{self.uri}: {asked or 'runs'}: {len(fits)} fit: {listed}", hint=hint)
 
     def _write_trace(self, trace: Trace, form: str) -> str:
+        from provstore.api.writing import write
         from provstore.exports import ExportInput
         from provstore.queries import statements
 
         iris = [trace.target, *(node.iri for node in trace.nodes)]
         title = f"{trace.direction} of {trace.root.label}"
         stream = io.StringIO()
-        _export(form, ExportInput(lambda: statements.of_elements(self._graph, iris), title), stream, None)
+        write(form, ExportInput(lambda: statements.of_elements(self._graph, iris), title), stream, None)
         return stream.getvalue()
 
 
@@ -455,48 +354,6 @@ def _answer(store: GraphStore, query: cypher.Query, parameters: Mapping[str, obj
     found = tuple(rows)
     columns = query.returns or tuple(found[0] if found else ())
     return Answer(columns, found, rows.complete, rows.reason)
-
-
-def _export(form: str, document: object, to: str | Path | TextIO | None, options: ExportOptions | None) -> ExportReport:
-    from provstore import rooms
-    from provstore.exports import ExportOptions as Options
-
-    module = rooms.load("exports.graphs", form)
-    with _stream(to) as stream:
-        report: ExportReport = module.export(document, stream, options or Options())
-    return report
-
-
-@contextlib.contextmanager
-def _stream(to: str | Path | TextIO | None) -> Iterator[TextIO]:
-    """Give a text stream; a file appears whole or not at all."""
-    if not isinstance(to, str | Path):
-        yield to or sys.stdout
-        return
-    path = Path(to)
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            beside = Path(file.name)
-            try:
-                yield file
-                file.flush()
-            except BaseException:
-                beside.unlink(missing_ok=True)
-                raise
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _existing(directory: Path) -> Path:
-    if not directory.is_dir():
-        raise StoreError(f"{directory}: journal: there is none here", hint="provstore ingest PATH creates one")
-    return directory
-
-
-def _timing(started: float, read: float) -> dict[str, float]:
-    now = time.perf_counter()
-    return {"reading_seconds": round(read - started, 6), "diagnosis_seconds": round(now - read, 6)}
 
 
 def _text(value: object) -> str | None:
@@ -510,3 +367,16 @@ def _number(name: str, value: object) -> int | None:
         return int(str(value))
     except ValueError as error:
         raise ConfigError(f"{name}: attempt: {value!r} is not a number") from error
+
+
+def existing(directory: Path) -> Path:
+    """Return the directory of a journal that must be there."""
+    if not directory.is_dir():
+        raise StoreError(f"{directory}: journal: there is none here", hint="provstore ingest PATH creates one")
+    return directory
+
+
+def timing(started: float, read: float) -> dict[str, float]:
+    """Return how long reading and judging took, from two readings of the performance counter."""
+    now = time.perf_counter()
+    return {"reading_seconds": round(read - started, 6), "diagnosis_seconds": round(now - read, 6)}

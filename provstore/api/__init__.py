@@ -1,0 +1,8 @@
+"""The Python API: what notebooks, the command line and the browser call."""
+
+from __future__ import annotations
+
+from provstore.api.functions import diagnose, open, rebuild, shipped_queries  # noqa: A004
+from provstore.api.store import Store
+
+__all__ = ["Store", "diagnose", "open", "rebuild", "shipped_queries"]

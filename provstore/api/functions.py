@@ -1,0 +1,136 @@
+"""What needs no open store: opening one, diagnosing files, rebuilding a graph, listing the queries."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provstore import config, cypher
+from provstore.api.store import GRAPH_FILE, READ_QUERIES, Store, existing, timing
+from provstore.errors import InputError
+from provstore.model.dump import DumpSet
+from provstore.model.finding import Diagnosis
+from provstore.model.report import Answer, RebuildReport
+from provstore.sources.flight_recorder import ReadOptions
+from provstore.stores import open_store
+
+if TYPE_CHECKING:
+    from provstore.ingest.given import Progress
+
+
+def open(  # noqa: A001 - the public name is ``provstore.open``
+    uri: str | None = None,
+    *,
+    journal: str | Path | None = None,
+    read_only: bool = False,
+    progress: Progress | None = None,
+) -> Store:
+    """Open a store with its journal; a graph that is behind its journal catches up first.
+
+    Args:
+        uri: ``embedded:DIRECTORY``, ``memory:`` or a Neo4j address; else ``PROVSTORE_STORE``; else
+            ``embedded:.provstore``.
+        journal: Directory of the journal; else ``PROVSTORE_JOURNAL``, else beside the embedded store.
+        read_only: Take no lock and change nothing, except to catch up when nobody else writes.
+        progress: Called with (done, total, what) during long work.
+
+    Raises:
+        ConfigError: The address is not one of a store.
+        StoreError: The store or its journal is missing, damaged, locked by another process, or does not answer.
+    """
+    return Store(config.store_uri(uri), journal, read_only=read_only, progress=progress)
+
+
+def diagnose(
+    *paths: str | Path,
+    about: str | None = None,
+    rank_regex: str | None = None,
+    rank_map: Mapping[str, int] | None = None,
+    recursive: bool = False,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Say which rank and which call a hang, a mismatch, a slow step or a NaN starts from; no store is needed.
+
+    Args:
+        paths: Folders of dumps, or dumps, of one attempt of one run.
+        about: ``hang``, ``nan`` or ``slow``; everything when not given.
+        rank_regex: How a file name tells the rank: an expression with a group named ``rank``.
+        rank_map: File name → rank, for names that tell nothing.
+        recursive: Look into subfolders too.
+        progress: Called with (done, total, what) while reading.
+
+    Raises:
+        InputError: There is nothing to read, or the files are of several runs or attempts.
+    """
+    from provstore import analysis
+    from provstore.graph.merge import merge
+    from provstore.ingest.given import Request, consistent, gather
+
+    started = time.perf_counter()
+    options = ReadOptions(rank_regex=rank_regex, rank_map=rank_map, recursive=recursive)
+    gathered = gather(Request([Path(path) for path in paths], options=options, progress=progress))
+    if len(gathered.scopes) != 1:
+        found = ", ".join(f"{run} attempt {attempt}" for run, attempt in gathered.scopes) or "none"
+        raise InputError(
+            f"{', '.join(map(str, paths))}: runs: {found}; a diagnosis is about one attempt of one run",
+            hint="give the files of one attempt, or ingest them and diagnose run:ID --attempt N",
+        )
+    ((run, attempt), given) = next(iter(gathered.scopes.items()))
+    dumps, refused = consistent(given.dumps)
+    refusals = [*given.refusals, *(refusal for refusal, _ in refused), *gathered.strays]
+    read = time.perf_counter()
+    evidence = DumpSet(run, attempt, merge(dumps).dumps, refusals, given.tensors)
+    answer = analysis.diagnose(evidence, analysis.Options(about=about))
+    return replace(answer, timing=timing(started, read))
+
+
+def rebuild(
+    uri: str | None = None, *, journal: str | Path | None = None, progress: Progress | None = None
+) -> RebuildReport:
+    """Recreate a graph from its journal; a damaged graph file need not open.
+
+    An embedded graph is written beside the old one and swapped in; a server is written over with everything the journal
+    holds, which brings back what is missing and what was changed.
+
+    Raises:
+        StoreError: There is no journal, it is locked, or the graph cannot be written.
+    """
+    from provstore.ingest.upkeep import replay
+    from provstore.journal import Journal
+    from provstore.queries.info import node_counts
+
+    address = config.store_uri(uri)
+    with Journal.open(existing(config.journal_directory(address, journal)), writable=True) as held:
+        directory = config.embedded_directory(address)
+        with contextlib.ExitStack() as stack:
+            place = address
+            if directory is not None:
+                beside = stack.enter_context(tempfile.TemporaryDirectory(dir=directory, prefix="rebuild-"))
+                place = f"embedded:{beside}"
+            with contextlib.closing(open_store(place, writable=True)) as store:
+                batches = replay(store, held, 0, progress)
+                counts = node_counts(store)
+            if directory is not None:
+                (Path(beside) / GRAPH_FILE).replace(directory / GRAPH_FILE)
+        return RebuildReport(batches, held.position, counts)
+
+
+def shipped_queries() -> Answer:
+    """Return the shipped queries with what they answer, take and give."""
+    rows = []
+    for name in cypher.names("read"):
+        query = cypher.query(name)
+        rows.append(
+            {
+                "name": name.removeprefix(READ_QUERIES),
+                "answers": query.summary,
+                "parameters": ", ".join(query.params),
+                "returns": ", ".join(query.returns),
+            }
+        )
+    return Answer(("name", "answers", "parameters", "returns"), tuple(rows))

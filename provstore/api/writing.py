@@ -1,0 +1,47 @@
+"""Writing a document where the caller wants it: a file appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from provstore import rooms
+from provstore.errors import InputError
+from provstore.exports import ExportInput, ExportOptions, ExportReport
+
+
+def write(
+    form: str, document: ExportInput, to: str | Path | TextIO | None, options: ExportOptions | None = None
+) -> ExportReport:
+    """Write ``document`` in the format ``form`` to a file, an open stream, or standard output.
+
+    Raises:
+        ConfigError: No such format; those there are stand in the message.
+        InputError: The file cannot be written.
+    """
+    module = rooms.load("exports.graphs", form)
+    with _stream(to) as stream:
+        report: ExportReport = module.export(document, stream, options or ExportOptions())
+    return report
+
+
+@contextlib.contextmanager
+def _stream(to: str | Path | TextIO | None) -> Iterator[TextIO]:
+    """Give a text stream; a file appears whole or not at all."""
+    if not isinstance(to, str | Path):
+        yield to or sys.stdout
+        return
+    path = Path(to)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            yield file
+        beside.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        beside.unlink(missing_ok=True)
