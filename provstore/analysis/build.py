@@ -1,0 +1,104 @@
+"""Making a finding: what every rule states in the same way."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from provstore.analysis.case import Case
+from provstore.analysis.waits import End, Waits
+from provstore.analysis.wording import hop
+from provstore.model.finding import Finding, Hop, Source
+
+RULE_VERSION = 1
+
+NO_FRAMES = "no stack frames in the dumps"
+NO_DUMP_TIME = "blocked at dump time; the dumps do not hold the time of the dump, so how long is not known"
+_LONGEST_CHAIN = 8
+_SHOWN_EVIDENCE = 16
+
+
+def finding_key(code: str, case: Case, *parts: object) -> str:
+    """Return the deterministic id of a finding."""
+    text = "\x1f".join(map(str, (code, RULE_VERSION, case.evidence.run, case.evidence.attempt, *parts)))
+    return f"{code}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def make(
+    case: Case,
+    code: str,
+    *,
+    summary: str,
+    confidence: str,
+    culprits: Sequence[int],
+    victims: Iterable[int],
+    row: int,
+    at_culprit: int | None = None,
+    evidence: Iterable[int] = (),
+    chain: Sequence[Hop] = (),
+    op: str | None = None,
+    seq: int | None = None,
+    detail: str | None = None,
+    cause: str | None = None,
+    seq_range: tuple[int, int] | None = None,
+    alternatives: Sequence[str] = (),
+    caveats: Sequence[str] = (),
+    next_step: str | None = None,
+    measures: Mapping[str, float] | None = None,
+) -> Finding:
+    """Return a finding about the call of ``row``; its source line is that of ``at_culprit``, else of ``row``."""
+    group = int(case.table.group[row])
+    source = case.source(row if at_culprit is None else at_culprit)
+    is_p2p = case.is_p2p(row)
+    number = case.seq(row) if seq is None else seq
+    rows = list(dict.fromkeys((*(() if at_culprit is None else (at_culprit,)), row, *evidence)))[:_SHOWN_EVIDENCE]
+    looked_at = list(case.evidence_of(rows))
+    seen = {item.rank for item in looked_at}
+    looked_at += [item for rank in culprits if rank not in seen for item in case.dumps_of(rank)]
+    name = case.table.groups[group]
+    return Finding(
+        key=finding_key(code, case, name.backend, name.name, sorted(name.ranks), is_p2p, number, sorted(culprits)),
+        code=code,
+        kind=code.replace("-", "_"),
+        summary=summary,
+        confidence=confidence,
+        culprits=tuple(case.culprit(rank) for rank in sorted(culprits)),
+        victims=tuple(sorted(set(victims) - set(culprits))),
+        detail=detail,
+        cause=cause,
+        group=case.group_name(group),
+        op=case.signature(row).op if op is None else op,
+        channel="p2p" if is_p2p else "collective",
+        seq=number,
+        seq_range=seq_range,
+        source=source,
+        no_source_reason=None if source is not None else NO_FRAMES,
+        chain=tuple(chain),
+        evidence=tuple(looked_at),
+        alternatives=tuple(alternatives),
+        caveats=tuple(caveats),
+        next_step=next_step,
+        measures=dict(measures or {}),
+        rule_version=RULE_VERSION,
+    )
+
+
+def walk(case: Case, waits: Waits, goal: Iterable[int]) -> tuple[Hop, ...]:
+    """Return the hops of the longest walk to ``goal``, its first ones left out when it is very long."""
+    return tuple(hop(case, wait, blocker) for wait, blocker in waits.chain(goal)[-_LONGEST_CHAIN:])
+
+
+def age_caveats(case: Case, rows: Iterable[int]) -> tuple[str, ...]:
+    """Return what is to be said when no dump tells how long the calls had been waiting."""
+    return (NO_DUMP_TIME,) if all(case.age_seconds(row) is None for row in rows) else ()
+
+
+def source_of(case: Case, rows: Iterable[int]) -> Source | None:
+    """Return the first source line known for some calls."""
+    return next((found for row in rows if (found := case.source(row)) is not None), None)
+
+
+def waiting_ranks(case: Case, end: End) -> list[int]:
+    """Return the ranks that wait directly in the earliest call that waits for an end."""
+    place = {case.rank(row) for row in end.awaited}
+    return sorted(place - set(end.ranks))

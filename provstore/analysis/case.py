@@ -1,0 +1,169 @@
+"""The evidence of one attempt, prepared once, on which every rule looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+
+from provstore.analysis.instances import Instances, find_instances
+from provstore.analysis.options import Options
+from provstore.analysis.presence import Presence
+from provstore.analysis.signatures import Demands, demands
+from provstore.graph.calltable import CallTable, JobGroup, build
+from provstore.graph.frames import user_frame
+from provstore.graph.matching import aligned, paired
+from provstore.graph.progress import Progress, progress
+from provstore.model.dump import ABSENT, COLLECTIVE, DumpSet, Signature
+from provstore.model.finding import Culprit, Evidence, GroupName, Source
+
+
+class Case:
+    """Tables over all dumps, and the small questions that rules ask about one call."""
+
+    def __init__(self, evidence: DumpSet, options: Options) -> None:
+        self.evidence = evidence
+        self.options = options
+        self.table: CallTable = build(evidence.dumps)
+        self.progress: Progress = progress(self.table)
+        self.number = aligned(self.table, self.progress).number
+        self.presence = Presence(self.table, self.number)
+        self.wants: Demands = demands(self.table.signatures)
+        self.refused = {item.rank for item in evidence.refusals if item.rank is not None and not item.skipped}
+
+    @cached_property
+    def instances(self) -> Instances:
+        """All collective instances."""
+        return find_instances(self.table, self.number, self.wants)
+
+    @cached_property
+    def partner(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The row of each send's receive and each receive's send, or -1."""
+        return paired(self.table, self.progress).partners()
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that a dump, a group or a sidecar speaks of."""
+        found = {dump.rank for dump in self.table.dumps} | self.refused
+        for group in self.table.groups:
+            found.update(group.ranks)
+        for dump in self.table.dumps:
+            if dump.sidecar is not None and dump.sidecar.world_size is not None:
+                found.update(range(dump.sidecar.world_size))
+        return tuple(sorted(found))
+
+    @cached_property
+    def missing(self) -> tuple[int, ...]:
+        """Expected ranks without a usable dump."""
+        return tuple(rank for rank in self.ranks if not self.presence.has_dump(rank))
+
+    @cached_property
+    def pending_of(self) -> dict[int, list[int]]:
+        """Pending rows of each rank, in program order."""
+        rows = np.flatnonzero(self.progress.pending)
+        found: dict[int, list[int]] = {}
+        for row in rows[np.lexsort((self.table.turn[rows], self.table.rank[rows]))]:
+            found.setdefault(int(self.table.rank[row]), []).append(int(row))
+        return found
+
+    @cached_property
+    def hides_p2p(self) -> bool:
+        """Whether sends and receives went unrecorded: counters run ahead, or an eventless group shows no call."""
+        table = self.table
+        eventless = self.progress.eventless & (table.channel == COLLECTIVE) & (table.op_id != ABSENT)
+        if bool((table.op_id[eventless] > table.seq[eventless]).any()):
+            return True
+        used = set(np.unique(table.group).tolist())
+        return any(
+            dump.eventless and (at, group) in table.status and group not in used and len(table.groups[group].ranks) > 1
+            for at, dump in enumerate(table.dumps)
+            for group in range(len(table.groups))
+        )
+
+    @cached_property
+    def _habits(self) -> set[tuple[int, str, str]]:
+        """Disagreements that ended well: (detail, desc of the group, operation)."""
+        found, table = self.instances, self.table
+        if not len(found) or not (found.disagreement >= 0).any():
+            return set()
+        last_of_rank = np.zeros(len(table), dtype=np.bool_)
+        last_of_rank[table.first_row[1:][np.diff(table.first_row) > 0] - 1] = True
+        passed = self.progress.done | (self.progress.settled & ~last_of_rank)
+        fine = np.logical_and.reduceat(passed[found.rows], found.start[:-1]) & (found.disagreement >= 0)
+        return {self._habit(int(at)) for at in np.flatnonzero(fine)}
+
+    def _habit(self, at: int) -> tuple[int, str, str]:
+        row = int(self.instances.rows[self.instances.start[at]])
+        return int(self.instances.disagreement[at]), self.group(row).desc, self.signature(row).op
+
+    def excused(self, at: int) -> bool:
+        """Return whether equal disagreements of an instance's kind completed elsewhere: this job lives with them."""
+        return self._habit(at) in self._habits
+
+    def group(self, row: int) -> JobGroup:
+        """Return the group of a call."""
+        return self.table.groups[int(self.table.group[row])]
+
+    def signature(self, row: int) -> Signature:
+        """Return what a call asked for, with sizes and types."""
+        return self.table.signatures[int(self.table.signature[row])]
+
+    def rank(self, row: int) -> int:
+        """Return the rank of a call."""
+        return int(self.table.rank[row])
+
+    def is_p2p(self, row: int) -> bool:
+        """Return whether a call is a send or a receive."""
+        return int(self.table.channel[row]) != COLLECTIVE
+
+    def seq(self, row: int) -> int:
+        """Return the number under which a call's own rank recorded it."""
+        column = self.table.p2p_seq if self.is_p2p(row) else self.table.seq
+        return int(column[row])
+
+    def source(self, row: int) -> Source | None:
+        """Return the line of user code that made a call."""
+        dump = self.table.dumps[int(self.table.dump[row])]
+        at = int(self.table.stack[row])
+        frame = None if at == ABSENT else user_frame(dump.stacks[at])
+        return None if frame is None else Source(frame.filename, frame.line, frame.name, dump.rank)
+
+    def age_seconds(self, row: int) -> float | None:
+        """Return how long a call had been waiting when its rank was dumped; None without a dump time."""
+        sidecar = self.table.dumps[int(self.table.dump[row])].sidecar
+        created = int(self.table.created[row])
+        if sidecar is None or sidecar.dumped_at_ns is None or created == ABSENT:
+            return None
+        return (sidecar.dumped_at_ns - created) / 1e9
+
+    def limit_seconds(self, row: int) -> float:
+        """Return the age from which a wait counts as a hang."""
+        timeout_ms = self.signature(row).timeout_ms
+        limit = self.options.wait_limit_seconds
+        return limit if timeout_ms <= 0 else min(limit, timeout_ms / 10_000)
+
+    def evidence_of(self, rows: Iterable[int]) -> tuple[Evidence, ...]:
+        """Return where calls can be looked up."""
+        found = []
+        for row in rows:
+            dump = self.table.dumps[int(self.table.dump[row])]
+            found.append(Evidence(dump.file, dump.digest, dump.rank, int(self.table.record_id[row])))
+        return tuple(found)
+
+    def dumps_of(self, rank: int) -> tuple[Evidence, ...]:
+        """Return the dumps of a rank as a whole."""
+        return tuple(Evidence(dump.file, dump.digest, rank) for dump in self.table.dumps if dump.rank == rank)
+
+    def culprit(self, rank: int) -> Culprit:
+        """Return a rank with its host, when a dump tells it."""
+        for dump in self.table.dumps:
+            if dump.rank == rank:
+                host = dump.host or (dump.sidecar.host if dump.sidecar else None)
+                return Culprit(rank, host)
+        return Culprit(rank)
+
+    def group_name(self, group: int) -> GroupName:
+        """Return a group as findings show it."""
+        item = self.table.groups[group]
+        return GroupName(item.name, item.desc, item.ranks, "declared" if item.declared else "observed")

@@ -1,0 +1,63 @@
+"""A call that all its members have entered, equally, and that none has finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from provstore.analysis.build import NO_DUMP_TIME, age_caveats, make, walk
+from provstore.analysis.scene import Scene
+from provstore.analysis.waits import End
+from provstore.analysis.wording import call_words, rank_words, source_words
+from provstore.model.dump import SCHEDULED, STARTED
+from provstore.model.finding import Finding
+
+ABOUT = "hang"
+PRECEDENCE = 70
+
+
+def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield a finding for each call that hangs with all its members inside."""
+    for end in scene.waits.ends:
+        if end.kind == "hang" and not _is_silent(scene, end):
+            yield _finding(scene, end)
+
+
+def _is_silent(scene: Scene, end: End) -> bool:
+    """Return whether an eventless call may as well have ended: nothing tells how long it has been there."""
+    case = scene.case
+    return bool(case.progress.eventless[end.row]) and case.age_seconds(end.row) is None
+
+
+def _finding(scene: Scene, end: End) -> Finding:
+    case = scene.case
+    members = [end.row, int(case.partner[end.row])] if case.is_p2p(end.row) else _calls(scene, end.row)
+    state = case.table.state
+    late = [case.rank(row) for row in members if state[row] == SCHEDULED]
+    named = late if any(state[row] == STARTED for row in members) else []
+    who = f" {rank_words(named)} had not started it." if named else ""
+    summary = (
+        f"{rank_words(case.rank(row) for row in members)}: all entered {call_words(case, end.row)}"
+        f"{source_words(case.source(end.row))} with equal arguments and none finished.{who} Device or network."
+    )
+    aged = NO_DUMP_TIME not in age_caveats(case, members)
+    return make(
+        case,
+        "collective-hang",
+        summary=summary,
+        confidence="probable" if aged or any(case.progress.timed_out[row] for row in members) else "possible",
+        culprits=named,
+        victims=(*end.ranks, *end.victims),
+        row=end.row,
+        evidence=members,
+        chain=walk(case, scene.waits, end.ranks),
+        alternatives=() if aged else ("the call was in flight when the dumps were written",),
+        caveats=("no single member can be named from the dumps" if not named else "", *age_caveats(case, members))[
+            bool(named) :
+        ],
+        next_step="check the links between the members, then their devices: run a collective test over this group",
+    )
+
+
+def _calls(scene: Scene, row: int) -> list[int]:
+    found = scene.case.instances
+    return [int(at) for at in found.calls(int(found.of_row[row]))]

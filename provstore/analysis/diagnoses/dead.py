@@ -1,0 +1,60 @@
+"""A rank that others wait for and that left no dump."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.scene import Scene
+from provstore.analysis.waits import End
+from provstore.analysis.wording import call_words, rank_words, source_words, verb
+from provstore.model.finding import Finding
+
+OTHER_REASONS = (
+    "stuck where it could not write a dump (a held interpreter lock, teardown)",
+    "its dump file was lost, was not collected, or could not be read",
+)
+
+ABOUT = "hang"
+PRECEDENCE = 50
+
+
+def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield a finding for each rank without a dump that calls of other ranks wait for."""
+    victims = {rank for finding in earlier if finding.kind == "mismatch" for rank in finding.victims}
+    for end in scene.waits.ends:
+        if end.kind == "dead" and end.ranks[0] not in victims:
+            yield _finding(scene, end)
+
+
+def _finding(scene: Scene, end: End) -> Finding:
+    case, rank = scene.case, end.ranks[0]
+    place = scene.waits.place(end.row)
+    waiting = sorted({case.rank(row) for row in end.awaited if scene.waits.place(row) == place})
+    refused = rank in case.refused
+    settled = bool(case.progress.eventless[end.row]) and _mostly_settled(scene, end.row)
+    summary = (
+        f"rank {rank}: {'its dump could not be read' if refused else 'left no dump'}; {rank_words(waiting)} "
+        f"{verb(waiting, 'waits', 'wait')} for it in {call_words(case, end.row)}{source_words(case.source(end.row))}. "
+        f"Dead, or cut off."
+    )
+    return make(
+        case,
+        "dead",
+        summary=summary,
+        confidence="possible" if refused or settled else "probable",
+        culprits=(rank,),
+        victims=end.victims,
+        row=end.row,
+        evidence=end.awaited,
+        chain=walk(case, scene.waits, end.ranks),
+        alternatives=OTHER_REASONS,
+        caveats=("no dump is not proof of death", *age_caveats(case, end.awaited)),
+        next_step=f"look at the log and the exit status of rank {rank}, and for the kernel's out-of-memory messages",
+    )
+
+
+def _mostly_settled(scene: Scene, row: int) -> bool:
+    case = scene.case
+    at = int(case.instances.of_row[row])
+    return at >= 0 and bool(case.progress.settled[case.instances.calls(at)].any())

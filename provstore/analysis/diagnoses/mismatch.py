@@ -1,0 +1,91 @@
+"""Members of one call that ask for different things: another operation, element type or size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from provstore.analysis.blame import Blame
+from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.disagreements import Disagreement, disagreements
+from provstore.analysis.scene import Scene
+from provstore.analysis.wording import call_words, rank_words, shape_words, source_words, verb
+from provstore.model.finding import Finding
+
+ABOUT = "hang"
+PRECEDENCE = 10
+
+_GROUNDS = {
+    "majority": "the others agree",
+    "siblings": "groups of the same kind agree with the other side",
+    "usual": "the other side did what was usual here before",
+}
+
+
+def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield a finding for each call that cannot end because its members disagree."""
+    for found in disagreements(scene):
+        yield _finding(scene, found)
+
+
+def _finding(scene: Scene, found: Disagreement) -> Finding:
+    case, blame = scene.case, found.blame
+    wrong = sorted({case.rank(row) for row in blame.wrong})
+    row = blame.right[0] if blame.right else blame.sides[0][0]
+    at_culprit = blame.wrong[0] if blame.wrong else None
+    cause = found.cause
+    summary = f"{_who(scene, found, wrong)} Mismatch of {found.detail}{_cause_words(found)}."
+    ranks = {case.rank(one) for side in blame.sides for one in side}
+    return make(
+        case,
+        "mismatch",
+        summary=summary,
+        confidence={"majority": "certain", "siblings": "probable", "usual": "probable", "tie": "possible"}[blame.ground],
+        culprits=wrong,
+        victims=(*ranks, *found.victims),
+        row=row,
+        at_culprit=at_culprit,
+        op=None,
+        detail=found.detail,
+        cause=cause,
+        seq_range=found.seq_range,
+        evidence=[one for side in blame.sides for one in side[:4]],
+        chain=walk(case, scene.waits, ranks),
+        alternatives=_alternatives(scene, found),
+        caveats=(*found.caveats, *age_caveats(case, [row])),
+        next_step="compare the code path of the ranks at these lines: a condition that depends on the rank or its data",
+    )
+
+
+def _who(scene: Scene, found: Disagreement, wrong: list[int]) -> str:
+    case, blame = scene.case, found.blame
+    if not wrong:
+        parts = [
+            f"{rank_words(case.rank(row) for row in side)} {shape_words(case, side[0])}"
+            f"{source_words(case.source(side[0]))}"
+            for side in blame.sides[:4]
+        ]
+        return f"{call_words(case, blame.sides[0][0])}: {' against '.join(parts)}; which side is wrong cannot be told."
+    mine, theirs = blame.wrong[0], blame.right[0]
+    others = sorted({case.rank(row) for row in blame.right})
+    return (
+        f"{rank_words(wrong)}: {verb(wrong, 'calls', 'call')} {shape_words(case, mine)}{source_words(case.source(mine))}"
+        f" as {call_words(case, theirs).split(' ', 1)[1]}, where {rank_words(others)} "
+        f"{verb(others, 'calls', 'call')} {shape_words(case, theirs)}{source_words(case.source(theirs))}; "
+        f"{_GROUNDS[blame.ground]}."
+    )
+
+
+def _cause_words(found: Disagreement) -> str:
+    if found.cause is None or found.seq_range is None:
+        return ""
+    low, high = found.seq_range
+    where = f"#{low}" if low == high else f"#{low}-#{high}"
+    what = "a call was left out" if found.cause == "skipped_call" else "a call was made too many"
+    return f": {what} at {where}"
+
+
+def _alternatives(scene: Scene, found: Disagreement) -> tuple[str, ...]:
+    blame: Blame = found.blame
+    if blame.wrong:
+        return ()
+    return tuple(f"{rank_words(scene.case.rank(row) for row in side)} wrong" for side in blame.sides[:4])

@@ -1,0 +1,79 @@
+"""Ranks that entered calls in different orders, so that each waits for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from provstore.analysis.build import age_caveats, make
+from provstore.analysis.scene import Scene
+from provstore.analysis.waits import Blocker, End, Wait
+from provstore.analysis.wording import call_words, hop, rank_words, source_words
+from provstore.model.finding import Finding
+
+ABOUT = "hang"
+PRECEDENCE = 60
+
+_SHOWN = 6
+
+
+def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield a finding for each cycle of waits that no skipped call explains."""
+    blamed = {culprit.rank for finding in earlier for culprit in finding.culprits}
+    for end in scene.waits.ends:
+        if end.kind == "cycle" and not blamed.intersection((*end.ranks, *end.victims)):
+            yield _finding(scene, end)
+
+
+def shortest_cycle(scene: Scene, end: End) -> list[tuple[Wait, Blocker]]:
+    """Return a shortest closed walk through the lowest rank of a cycle that lies on one."""
+    waits, inside = scene.waits.of_rank, set(end.ranks)
+    best: list[tuple[Wait, Blocker]] = []
+    for root in end.ranks[:64]:
+        back: dict[int, tuple[int, Blocker]] = {}
+        queue, seen, closed = [root], {root}, False
+        for rank in queue:
+            for blocker in waits[rank].blockers:
+                if blocker.rank == root and rank != root:
+                    back[root] = rank, blocker
+                    closed = True
+                    break
+                if blocker.rank in inside and blocker.rank not in seen:
+                    seen.add(blocker.rank)
+                    back[blocker.rank] = rank, blocker
+                    queue.append(blocker.rank)
+            if closed:
+                break
+        steps, at = [], root
+        while closed:
+            before, blocker = back[at]
+            steps.append((waits[before], blocker))
+            at = before
+            if at == root:
+                break
+        if steps and (not best or len(steps) < len(best)):
+            best = steps[::-1]
+    return best
+
+
+def _finding(scene: Scene, end: End) -> Finding:
+    case = scene.case
+    steps = shortest_cycle(scene, end)
+    ranks = sorted({wait.rank for wait, _ in steps}) or list(end.ranks)
+    texts = [
+        f"rank {wait.rank} in {call_words(case, wait.row)}{source_words(case.source(wait.row))}" for wait, _ in steps
+    ]
+    shown = "; ".join(texts[:_SHOWN]) + ("; …" if len(texts) > _SHOWN else "")
+    row = min((wait.row for wait, _ in steps), key=lambda at: (int(case.table.created[at]), at), default=end.row)
+    return make(
+        case,
+        "order-deadlock",
+        summary=f"{rank_words(ranks)}: each waits for the next, in different calls: {shown}. Order deadlock.",
+        confidence="certain" if all(case.group(wait.row).declared for wait, _ in steps) else "possible",
+        culprits=ranks,
+        victims=(*end.ranks, *end.victims),
+        row=row,
+        evidence=[wait.row for wait, _ in steps],
+        chain=tuple(hop(case, wait, blocker) for wait, blocker in steps),
+        caveats=age_caveats(case, end.awaited),
+        next_step="make all ranks enter these calls in one order, or on one thread",
+    )

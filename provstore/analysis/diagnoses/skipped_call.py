@@ -1,0 +1,90 @@
+"""A rank that left out a call, or made one too many, and went on: others of its role did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.roles import Divergence
+from provstore.analysis.scene import Scene
+from provstore.analysis.waits import End
+from provstore.analysis.wording import call_words, group_words, rank_words, source_words
+from provstore.model.finding import Finding
+
+ABOUT = "hang"
+PRECEDENCE = 20
+
+
+def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield a finding for each rank whose missing call explains a cycle of waits or an idle rank."""
+    blamed = {culprit.rank for finding in earlier for culprit in finding.culprits}
+    seen: set[int] = set()
+    for end in scene.waits.ends:
+        if end.kind not in ("cycle", "host"):
+            continue
+        for found in scene.roles.divergences(_suspects(end)):
+            if found.rank not in blamed | seen and _explains(scene, end, found):
+                seen.add(found.rank)
+                yield _finding(scene, end, found)
+
+
+def _suspects(end: End) -> Sequence[int]:
+    return sorted({*end.ranks, *end.victims})
+
+
+def _explains(scene: Scene, end: End, found: Divergence) -> bool:
+    """Return whether a divergence can be what the ranks of ``end`` wait for."""
+    if end.kind == "cycle" or found.rank in end.ranks:
+        return True
+    return found.kind == "skipped_call" and bool(found.peers)
+
+
+def _finding(scene: Scene, end: End, found: Divergence) -> Finding:
+    case = scene.case
+    code = found.kind.replace("_", "-")
+    waiting = [row for row in end.awaited if int(case.table.group[row]) == found.group and case.rank(row) != found.rank]
+    row = min(waiting, key=lambda at: int(case.table.created[at])) if waiting else found.model_row
+    group = group_words(case.table.groups[found.group])
+    op = case.signature(found.model_row).op
+    number = case.seq(row) if waiting else None
+    low, high = _range(scene, found, number)
+    where = f"#{high}" if low == high else f"#{low}-#{high}"
+    did = "left out" if found.kind == "skipped_call" else "made one too many"
+    compared = f"{rank_words(found.peers)} of the same role did not" if found.peers else "unlike in its earlier steps"
+    summary = (
+        f"rank {found.rank}: {did} {op} {where} of {group}{source_words(case.source(found.model_row))} and went on to "
+        f"{call_words(case, found.row)}{source_words(case.source(found.row))}; {compared}. "
+        f"{'Skipped' if found.kind == 'skipped_call' else 'Extra'} call."
+    )
+    return make(
+        case,
+        code,
+        summary=summary,
+        confidence="probable",
+        culprits=(found.rank,),
+        victims=(*end.ranks, *end.victims),
+        row=row if waiting else found.row,
+        at_culprit=found.row,
+        op=op,
+        seq=high,
+        seq_range=(low, high),
+        evidence=(found.row, found.model_row, *waiting),
+        chain=walk(case, scene.waits, (found.rank,)),
+        caveats=age_caveats(case, end.awaited),
+        next_step=f"look for a condition that lets rank {found.rank} pass by this line",
+    )
+
+
+def _range(scene: Scene, found: Divergence, number: int | None) -> tuple[int, int]:
+    """Return the numbers in which the call can lie: after the rank's last call of the group before it went astray."""
+    table = scene.case.table
+    rows = [
+        row
+        for row in range(table.rows_of_dump(int(table.dump[found.row])).start, found.row + 1)
+        if table.group[row] == found.group and scene.case.is_p2p(row) == scene.case.is_p2p(found.model_row)
+    ]
+    inside = found.kind == "extra_call"
+    before = [row for row in rows if row < found.row or inside]
+    last = scene.case.seq(before[-1]) if before else 0
+    high = number if number is not None else (last if inside else last + 1)
+    return min(high, last if inside else last + 1), high

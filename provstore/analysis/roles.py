@@ -1,0 +1,249 @@
+"""What ranks of the same role did between the same instances, and who left out a call or made one too many.
+
+Two ranks have the same role when they made the same calls, in kinds of groups, over the last instances of a group that
+holds both. What one of them did after that is then held against the others, and against its own habit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from provstore.analysis.case import Case
+from provstore.analysis.tokens import Tokens
+from provstore.graph.calltable import Integers
+from provstore.graph.matching import is_complete
+
+_TAIL_INSTANCES = 3
+_ROLE_INSTANCES = 16
+_MOST_CALLS = 4
+_LONGEST_TAIL = 4096
+_CONTEXT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where one rank's calls part from those of its role."""
+
+    rank: int
+    kind: str
+    """``skipped_call`` or ``extra_call``."""
+    row: int
+    """Skipped: the rank's own call that came too early. Extra: the call too many."""
+    model_row: int
+    """Skipped: the call of another rank, or of an earlier time, that this rank left out. Extra: equal to ``row``."""
+    group: int
+    """The rank's group in which the call is missing or too many."""
+    calls: int
+    peers: tuple[int, ...]
+    """Ranks that did otherwise; empty when only the rank's own habit speaks."""
+    agreeing: int
+    """Later calls that are equal again once the difference is taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Troop:
+    """Ranks of one role with what each did since the anchor."""
+
+    ranks: tuple[int, ...]
+    tails: dict[int, Integers]
+    """Rank → its rows since the anchor."""
+
+
+class Roles:
+    """Compares ranks with those of their role."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.tokens = Tokens(case)
+        self._rows: dict[int, Integers] = {}
+        self._troops: dict[int, dict[int, _Troop]] = {}
+        self._found: dict[int, Divergence | None] = {}
+
+    def divergence(self, rank: int) -> Divergence | None:
+        """Return where ``rank`` left its role in the last steps; None when it did not, or nobody can tell."""
+        if rank not in self._found:
+            self._found[rank] = self._against_peers(rank) or self._against_habit(rank)
+        return self._found[rank]
+
+    def divergences(self, ranks: Iterable[int]) -> list[Divergence]:
+        """Return the divergences of ``ranks``, in their order."""
+        return [found for rank in ranks if (found := self.divergence(rank)) is not None]
+
+    def next_expected(self, rank: int) -> int | None:
+        """Return a call of a role peer that equals the one ``rank`` should have made next; None when nobody tells."""
+        for group in self._groups_of(rank):
+            troop = self._troops_of(group).get(rank)
+            if troop is None or len(troop.ranks) < 2:
+                continue
+            mine = troop.tails[rank]
+            ahead = [
+                troop.tails[peer]
+                for peer in troop.ranks
+                if peer != rank and len(troop.tails[peer]) > len(mine) and self._equal(mine, troop.tails[peer][: len(mine)])
+            ]
+            if ahead:
+                return int(max(ahead, key=len)[len(mine)])
+        return None
+
+    def _groups_of(self, rank: int) -> list[int]:
+        groups = self._case.table.groups
+        mine = [at for at, group in enumerate(groups) if rank in group and len(group.ranks) > 1]
+        return sorted(mine, key=lambda at: (-len(groups[at].ranks), at))
+
+    def _rows_of(self, rank: int) -> Integers:
+        if rank not in self._rows:
+            table = self._case.table
+            spans = [table.rows_of_dump(at) for at, dump in enumerate(table.dumps) if dump.rank == rank]
+            rows = np.concatenate([np.arange(span.start, span.stop) for span in spans] or [np.empty(0, np.int64)])
+            self._rows[rank] = rows[np.argsort(table.turn[rows], kind="stable")].astype(np.int64)
+        return self._rows[rank]
+
+    def _equal(self, one: Integers, other: Integers) -> bool:
+        tokens = self.tokens.in_job
+        return len(one) == len(other) and bool((tokens[one] == tokens[other]).all())
+
+    def _troops_of(self, group: int) -> dict[int, _Troop]:
+        """Return for each member of a group the ranks of its role in it."""
+        if group not in self._troops:
+            self._troops[group] = self._gather(group)
+        return self._troops[group]
+
+    def _gather(self, group: int) -> dict[int, _Troop]:
+        anchors = self._anchors(group)
+        members = [rank for rank in self._case.table.groups[group].ranks if self._case.presence.has_dump(rank)]
+        by_role: dict[tuple[object, ...], list[tuple[int, Integers]]] = {}
+        for rank in members:
+            rows = self._rows_of(rank)
+            places = [int(np.searchsorted(self._case.table.turn[rows], turn)) for turn in anchors.get(rank, ())]
+            if not places and not self._from_the_start(rank):
+                continue
+            tail = places[max(0, len(places) - _TAIL_INSTANCES)] if places else 0
+            before = rows[places[0] : tail] if places else rows[:0]
+            role = (self.tokens.in_job[before].tobytes(), *(() if len(before) else self._standing(rank)))
+            by_role.setdefault(role, []).append((rank, rows[tail:][:_LONGEST_TAIL]))
+        found = {}
+        for parts in by_role.values():
+            troop = _Troop(tuple(rank for rank, _ in parts), dict(parts))
+            found.update({rank: troop for rank in troop.ranks})
+        return found
+
+    def _from_the_start(self, rank: int) -> bool:
+        return all(is_complete(dump) for dump in self._case.table.dumps if dump.rank == rank)
+
+    def _standing(self, rank: int) -> tuple[object, ...]:
+        """Return what makes a role before anything was called: kinds of groups, and the place in those with p2p."""
+        return tuple(
+            sorted(
+                (group.desc, len(group.ranks), group.ranks.index(rank) if group.has_p2p else -1)
+                for group in self._case.table.groups
+                if rank in group
+            )
+        )
+
+    def _anchors(self, group: int) -> dict[int, list[int]]:
+        """Return, for each member, the turns of its calls in the last instances that every member with a dump entered."""
+        found, case = self._case.instances, self._case
+        low, high = (int(at) for at in np.searchsorted(found.group, (group, group + 1)))
+        members = sum(case.presence.has_dump(rank) for rank in case.table.groups[group].ranks)
+        whole = [at for at in range(high - 1, low - 1, -1) if found.start[at + 1] - found.start[at] == members]
+        turns: dict[int, list[int]] = {}
+        for at in reversed(whole[: _ROLE_INSTANCES + _TAIL_INSTANCES]):
+            for row in found.calls(at).tolist():
+                turns.setdefault(case.rank(row), []).append(int(case.table.turn[row]))
+        return turns
+
+    def _against_peers(self, rank: int) -> Divergence | None:
+        for group in self._groups_of(rank):
+            troop = self._troops_of(group).get(rank)
+            if troop is None or len(troop.ranks) < 3:
+                continue
+            model, agreeing = self._consensus(troop, rank)
+            if len(agreeing) < 2:
+                continue
+            found = self._compare(rank, troop.tails[rank], model, agreeing)
+            if found is not None:
+                return found
+        return None
+
+    def _consensus(self, troop: _Troop, rank: int) -> tuple[Integers, tuple[int, ...]]:
+        """Return the longest tail with which most peers of ``rank`` agree as far as they got, and those peers."""
+        tokens = self.tokens.in_job
+        peers = [peer for peer in troop.ranks if peer != rank]
+        distinct: dict[bytes, list[int]] = {}
+        for peer in peers:
+            distinct.setdefault(tokens[troop.tails[peer]].tobytes(), []).append(peer)
+        support: Counter[bytes] = Counter()
+        for longer in distinct:
+            support[longer] = sum(len(ranks) for shorter, ranks in distinct.items() if longer.startswith(shorter))
+        best = max(support, key=lambda tail: (support[tail], len(tail), tail))
+        agreeing = [peer for tail, ranks in distinct.items() if best.startswith(tail) for peer in ranks]
+        if 2 * len(agreeing) <= len(peers):
+            return troop.tails[rank], ()
+        return troop.tails[distinct[best][0]], tuple(sorted(agreeing))
+
+    def _compare(self, rank: int, mine: Integers, model: Integers, peers: tuple[int, ...]) -> Divergence | None:
+        tokens = self.tokens.in_job
+        shared = min(len(mine), len(model))
+        differs = np.flatnonzero(tokens[mine[:shared]] != tokens[model[:shared]])
+        if not len(differs):
+            return None
+        at = int(differs[0])
+        for calls in range(1, _MOST_CALLS + 1):
+            skipped = self._agreement(mine[at:], model[at + calls :])
+            extra = self._agreement(mine[at + calls :], model[at:])
+            if skipped > 0 and skipped >= extra:
+                return self._divergence(rank, "skipped_call", int(mine[at]), int(model[at]), calls, peers, skipped)
+            if extra > 0:
+                return self._divergence(rank, "extra_call", int(mine[at]), int(mine[at]), calls, peers, extra)
+        return None
+
+    def _agreement(self, one: Integers, other: Integers) -> int:
+        """Return how many calls both have in common when all of the shorter one are equal; else 0."""
+        shared = min(len(one), len(other))
+        return shared if shared and self._equal(one[:shared], other[:shared]) else 0
+
+    def _divergence(
+        self, rank: int, kind: str, row: int, model_row: int, calls: int, peers: tuple[int, ...], agreeing: int
+    ) -> Divergence | None:
+        group = self._own_group(rank, model_row)
+        return None if group is None else Divergence(rank, kind, row, model_row, group, calls, peers, agreeing)
+
+    def _own_group(self, rank: int, row: int) -> int | None:
+        """Return the group of ``rank`` that plays the part which the group of ``row`` plays for its rank."""
+        groups = self._case.table.groups
+        model = self._case.group(row)
+        if rank in model:
+            return int(self._case.table.group[row])
+        alike = [
+            at
+            for at, group in enumerate(groups)
+            if rank in group
+            and (group.backend, group.desc, len(group.ranks)) == (model.backend, model.desc, len(model.ranks))
+        ]
+        return alike[0] if len(alike) == 1 else None
+
+    def _against_habit(self, rank: int) -> Divergence | None:
+        """Look for a call that always stood between two calls of this rank, and now does not."""
+        rows = self._rows_of(rank)[-_LONGEST_TAIL:]
+        tokens = self.tokens.in_job[rows]
+        for at in range(len(rows) - 1, max(len(rows) - 1 - 2 * _CONTEXT, _CONTEXT), -1):
+            context = tokens[at - _CONTEXT : at]
+            windows = np.lib.stride_tricks.sliding_window_view(tokens[: at - 1], _CONTEXT)
+            before = np.flatnonzero((windows == context).all(axis=1)) + _CONTEXT
+            if len(before) < 2 or (tokens[before] == tokens[at]).any():
+                continue
+            usual = {int(tokens[place]) for place in before}
+            rest = tokens[at:]
+            fits = [
+                place
+                for place in before.tolist()
+                if place + 1 + len(rest) <= at and (tokens[place + 1 : place + 1 + len(rest)] == rest).all()
+            ]
+            if len(usual) == 1 and fits:
+                model = int(rows[fits[-1]])
+                return self._divergence(rank, "skipped_call", int(rows[at]), model, 1, (), len(rest))
+        return None

@@ -1,0 +1,121 @@
+"""What could not be decided, because: one question a reason, with what to collect next time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from provstore.analysis.scene import Scene
+from provstore.analysis.waits import HANG, UNKNOWN, End
+from provstore.analysis.wording import call_words, rank_words
+from provstore.model.finding import Finding, Undecided
+
+NEXT_STEPS = {
+    "ring_wrapped": "raise TORCH_FR_BUFFER_SIZE, so that the ring still holds the calls in question",
+    "missing_dump": "collect the dump of every rank; look at the log of those that left none",
+    "refused_dump": "collect the file again; it may have been cut off while it was written",
+    "membership_unknown": "dump with provstore.capture, or keep a pgs_<rank>.json, so that groups are declared",
+    "no_p2p_records": "use a backend that records sends and receives, or torch 2.15 with FlightRecorderHook",
+    "no_completion_events": "dump with a sidecar that holds the time of the dump (provstore.capture)",
+    "no_values": "record tensor_rank_<rank>.jsonl beside the dumps: dumps hold no values",
+    "no_frames": "set TORCH_INCLUDE_STACK_TRACE=1 and use pickle dumps, so that source lines are there",
+    "active_only": "unset TORCH_INCLUDE_ONLY_ACTIVE, so that completed calls are in the dump",
+    "tie": "look at both sides' source lines; a third rank, or a second group of the kind, would decide",
+    "clock_unknown": "dump with a sidecar, so that hosts and their clocks are known",
+    "dump_time_unknown": "dump with a sidecar that holds the time of the dump (provstore.capture)",
+    "seq_not_comparable": "use torch 2.4 or later, whose numbers can be compared between ranks",
+    "version_unknown": "read the dumps with a provstore release that knows their format",
+}
+
+
+def open_questions(scene: Scene, findings: Sequence[Finding]) -> list[Undecided]:
+    """Return what stayed open, those that block an answer first."""
+    about = scene.case.options.about
+    found: list[Undecided] = []
+    if about in (None, "hang"):
+        found += _about_waits(scene, findings)
+        found += _about_files(scene, findings)
+        found += _ties(findings)
+    if about == "slow":
+        found += _about_slowness(scene, findings)
+    if about == "nan" or (about is None and scene.case.evidence.tensors):
+        found += _about_values(scene, findings)
+    return sorted(dict.fromkeys(found), key=lambda item: (not item.blocks_answer, item.code, item.ranks))
+
+
+def _question(code: str, what: str, ranks: Sequence[int] = (), blocks: bool = True) -> Undecided:
+    return Undecided(code, what, NEXT_STEPS[code], tuple(sorted(set(ranks))), blocks)
+
+
+def _about_waits(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
+    explained = {rank for item in findings for rank in (*item.victims, *(one.rank for one in item.culprits))}
+    for end in scene.waits.ends:
+        if set(end.victims) <= explained and findings:
+            continue
+        if end.kind == UNKNOWN:
+            yield _unknown(scene, end)
+        elif end.kind == HANG and not findings:
+            words = call_words(scene.case, end.row)
+            what = f"all members entered {words}; nothing tells whether it ended or hangs"
+            yield _question("no_completion_events", what, end.ranks)
+    yield from _undeclared(scene, findings)
+
+
+def _unknown(scene: Scene, end: End) -> Undecided:
+    wait = next(wait for wait in scene.waits.of_rank.values() if wait.row in end.awaited)
+    blocker = next(item for item in wait.blockers if item.rank == end.ranks[0])
+    who = rank_words(end.ranks) if end.ranks[0] >= 0 else "the other end"
+    what = f"{rank_words(end.victims)} wait in {call_words(scene.case, end.row)}; where {who} stands is not known"
+    return _question(blocker.detail or "ring_wrapped", what, [rank for rank in (*end.ranks, *end.victims) if rank >= 0])
+
+
+def _undeclared(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
+    """Yield the waits in groups whose members nobody declares: who is missing there cannot be told."""
+    case = scene.case
+    for rank, wait in sorted(scene.waits.of_rank.items()):
+        if not case.group(wait.row).declared and wait.verdict == HANG:
+            what = f"rank {rank} waits in {call_words(case, wait.row)}, whose members no file declares"
+            yield _question("membership_unknown", what, (rank,), blocks=not findings)
+
+
+def _about_files(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
+    case = scene.case
+    dead = {one.rank for item in findings if item.kind in ("dead", "mismatch") for one in item.culprits}
+    refused = sorted(case.refused - {dump.rank for dump in case.table.dumps})
+    missing = sorted(set(case.missing) - case.refused)
+    if missing:
+        why = "why they stopped cannot be told: no dump" if dead & set(missing) else "no dump"
+        blocks = not findings or bool(dead & set(missing))
+        yield _question("missing_dump", f"{rank_words(missing)}: {why}", missing, blocks)
+    if refused:
+        yield _question("refused_dump", f"{rank_words(refused)}: the dump could not be read", refused, not findings)
+    nameless = [item.file for item in case.evidence.refusals if item.rank is None and not item.skipped]
+    if nameless:
+        yield _question("refused_dump", f"{nameless[0]}: could not be read", (), not findings)
+
+
+def _ties(findings: Sequence[Finding]) -> Iterator[Undecided]:
+    for item in findings:
+        if item.kind == "mismatch" and not item.culprits:
+            yield _question("tie", item.summary, item.victims)
+
+
+def _about_slowness(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
+    for late in scene.late:
+        if late not in scene.stragglers:
+            what = f"rank {late.rank} looks {late.median_ms:.0f} ms late, which the offset of its clock may explain"
+            yield _question("clock_unknown", what, (late.rank,), blocks=not findings)
+    if not any(len(group.ranks) > 1 for group in scene.case.table.groups):
+        yield _question("membership_unknown", "no group has two ranks that could be compared")
+
+
+def _about_values(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
+    if not scene.case.evidence.tensors:
+        yield _question("no_values", "the dumps hold no values, so where a NaN began cannot be told")
+    elif scene.values.unmatched:
+        record = scene.values.unmatched[0]
+        what = f"a tensor record names #{record.seq} of group {record.group} on rank {record.rank}, no dump does"
+        yield _question("no_values", what, (record.rank,), blocks=not findings)
+    elif scene.values.gap is not None:
+        first = scene.values.origins[0]
+        known = f"earliest known: {call_words(scene.case, first.rows[0])}, {rank_words(first.ranks or first.victims)}"
+        yield _question("no_values", f"{scene.values.gap}; {known}", first.ranks)

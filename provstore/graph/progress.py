@@ -1,0 +1,66 @@
+"""How far each call got, as far as its own rank's dump shows it.
+
+With completion events a call is done when it was seen completed. Without them only the ``retired`` flag tells anything,
+and it is set late, out of order, and on failure too: such a call is settled, which is not success.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from provstore.graph.calltable import CallTable, Flags, Integers
+from provstore.model.dump import ABSENT, COLLECTIVE, COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Flags, one a row of the table."""
+
+    eventless: Flags
+    """The row's dump holds no completion events."""
+    done: Flags
+    """Seen completed; always false on an eventless backend."""
+    settled: Flags
+    """Eventless only: the call, or a later one of its rank and group, left the work list."""
+    timed_out: Flags
+    """With events: left the work list without completing."""
+    pending: Flags
+    """Neither done nor settled."""
+
+
+def progress(table: CallTable) -> Progress:
+    """Return how far each call got."""
+    eventless = _per_row(table, [dump.eventless for dump in table.dumps])
+    done = (table.state == COMPLETED) & ~eventless
+    done |= _stated_done(table, ~done & ~eventless)
+    retired = table.retired == 1
+    settled = _settled(table, eventless, retired)
+    return Progress(eventless, done, settled, retired & ~done & ~eventless, ~(done | settled))
+
+
+def _per_row(table: CallTable, flags: list[bool]) -> Flags:
+    return np.repeat(np.array(flags, dtype=np.bool_), np.diff(table.first_row))
+
+
+def _stated_done(table: CallTable, open_rows: Flags) -> Flags:
+    """Return the collectives that the status table of their own dump shows completed, in groups without p2p."""
+    found = np.zeros(len(table), dtype=np.bool_)
+    for row in np.flatnonzero(open_rows & (table.channel == COLLECTIVE)):
+        group = int(table.group[row])
+        status = table.status.get((int(table.dump[row]), group))
+        if status is not None and status.last_completed != ABSENT and not table.groups[group].has_p2p:
+            found[row] = int(table.seq[row]) <= status.last_completed
+    return found
+
+
+def _settled(table: CallTable, eventless: Flags, retired: Flags) -> Flags:
+    settled = eventless & retired
+    if not eventless.any():
+        return settled
+    slot: Integers = table.dump * len(table.groups) + table.group
+    last = np.full(len(table.dumps) * max(len(table.groups), 1), ABSENT, dtype=np.int64)
+    rows = np.flatnonzero(settled)
+    np.maximum.at(last, slot[rows], rows)
+    return settled | (eventless & (np.arange(len(table)) <= last[slot]))
