@@ -14,7 +14,6 @@ from provstore.cli._text import counted, printable, ranks_text
 from provstore.model.trace import Trace, TraceNode
 
 LINE_LIMIT = 40
-DEPTH_LIMIT = 8
 TABLE_LIMIT = 200
 
 _Key = tuple[str | None, ...]
@@ -45,20 +44,18 @@ def summary(trace: Trace) -> Iterator[Line]:
 
 
 def tree_lines(trace: Trace, *, width: int, verbose: bool = False) -> list[Line]:
-    """Return a trace as a tree: each element once, below the nearest one it leads to.
+    """Return a trace as a tree: each element once, behind the nearest one it leads to.
 
-    Elements that differ only in their rank share a line. Without ``verbose`` at most 40 lines and 8 levels.
+    Elements that differ only in their rank share a line. Without ``verbose`` at most 40 lines.
     """
+    arrow = "→" if trace.direction == "descendants" else "←"
     if trace.direction == "path":
-        body = [Line(f"{'└─ ' if at else ''}{_label([node])}") for at, node in enumerate(trace.nodes)]
-        return [*_fit(body, width), *summary(trace)]
-    root = _folded(trace)
-    lines = [Line(_label([trace.root]), "bold")]
-    lines += list(_branch_lines(root.branches, "", None if verbose else DEPTH_LIMIT))
+        lines = [Line(f"{f'{arrow} ' if at else ''}{_label([node])}") for at, node in enumerate(trace.nodes)]
+    else:
+        lines = [Line(_label([trace.root]), "bold"), *_branch_lines(_folded(trace), arrow)]
     if not verbose and len(lines) > LINE_LIMIT:
-        lines = [*lines[:LINE_LIMIT], Line("…", "dim")]
-    if lines[-1].text.endswith("…"):
-        lines.append(Line("--verbose shows the whole tree, --format table lists it", "dim"))
+        more = counted(len(lines) - LINE_LIMIT, "more line")
+        lines = [*lines[:LINE_LIMIT], Line(f"… {more}: --verbose shows all, --format table lists them", "dim")]
     return [*_fit(lines, width), *summary(trace)]
 
 
@@ -113,14 +110,23 @@ def _grouped(nodes: Iterable[TraceNode]) -> Iterator[_Branch]:
         yield _Branch(members)
 
 
-def _branch_lines(branches: Sequence[_Branch], indent: str, depth: int | None) -> Iterator[Line]:
+def _branch_lines(root: _Branch, arrow: str) -> Iterator[Line]:
+    """Yield the lines below the root; an only child stands below its parent without a further indent."""
+    pending = list(reversed(list(_marked(root.branches, "", arrow))))
+    while pending:
+        branch, head, indent = pending.pop()
+        yield Line(f"{head}{_label(branch.members)}")
+        pending += reversed(list(_marked(branch.branches, indent, arrow)))
+
+
+def _marked(branches: Sequence[_Branch], indent: str, arrow: str) -> Iterator[tuple[_Branch, str, str]]:
+    """Yield each branch with the head of its line and the indent of what lies behind it."""
+    if len(branches) == 1:
+        yield branches[0], f"{indent}{arrow} ", indent
+        return
     for at, branch in enumerate(branches):
         last = at == len(branches) - 1
-        cut = " …" if depth == 1 and branch.branches else ""
-        yield Line(f"{indent}{'└─ ' if last else '├─ '}{_label(branch.members)}{cut}")
-        if not cut:
-            below = None if depth is None else depth - 1
-            yield from _branch_lines(branch.branches, indent + ("   " if last else "│  "), below)
+        yield branch, f"{indent}{'└─ ' if last else '├─ '}", f"{indent}{'   ' if last else '│  '}"
 
 
 def _label(members: Sequence[TraceNode]) -> str:
