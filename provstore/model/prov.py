@@ -133,11 +133,25 @@ class Document:
     records: int
     bundles: int
     """Named ones."""
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """Kind of record → how many."""
     warnings: Mapping[str, int] = field(default_factory=dict)
-    """Class of warning → how often."""
+    """Class of warning → how often: input that was taken although its format frowns on it, or that lost precision."""
     digest: str | None = None
     """SHA-256 of the file's bytes, when it came from a file."""
     size_bytes: int | None = None
+
+
+def survey(parts: Iterable[Part]) -> tuple[dict[str, int], int]:
+    """Return (kind of record → how many, number of named bundles)."""
+    kinds: dict[str, int] = {}
+    bundles: set[str] = set()
+    for part in parts:
+        if isinstance(part, Record):
+            kinds[part.kind] = kinds.get(part.kind, 0) + 1
+        elif part.name is not None:
+            bundles.add(part.name.iri)
+    return kinds, len(bundles)
 
 
 def string(text: str) -> Value:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import IO, TextIO
 
-from provstore.errors import InputError, ProvstoreError
+from prov.model import ProvDocument
+
+from provstore.errors import ConfigError, InputError, ProvstoreError
 from provstore.exports import ExportInput, ExportOptions, ExportReport
 from provstore.exports.graphs._captured import captured_parts, is_captured
 from provstore.exports.graphs._prov_library import CANNOT_HOLD, to_prov
@@ -50,6 +52,26 @@ def graph_parts(document: ExportInput, options: ExportOptions) -> tuple[Parts, t
     if wanted not in keys or (options.document is None and len(keys) > 1):
         raise InputError(f"{ascii(wanted)[1:-1]}: export: choose one of the imported documents {', '.join(keys)}")
     return lambda: stored_parts(document.statements, wanted), ()
+
+
+def prov_document(document: ExportInput, options: ExportOptions) -> ProvDocument:
+    """Return a part of the graph as a document of the ``prov`` library.
+
+    Raises:
+        ConfigError: It has more records than ``options.library_limit``, or the library cannot hold one of them.
+        InputError: As :func:`graph_parts`.
+    """
+    parts, _ = graph_parts(document, options)
+    records = sum(isinstance(part, Record) for part in parts())
+    if records > options.library_limit:
+        raise ConfigError(
+            f"{document.title or 'export'}: prov document: {records} records are more than {options.library_limit}",
+            hint="export prov-json, which is written as a stream",
+        )
+    try:
+        return to_prov(parts())
+    except CANNOT_HOLD as error:
+        raise ConfigError(f"{document.title or 'export'}: prov document: {ascii(str(error))[1:-1]}") from error
 
 
 def export_prov(document: ExportInput, stream: TextIO, options: ExportOptions, form: Format) -> ExportReport:
