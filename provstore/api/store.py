@@ -243,11 +243,15 @@ class Store:
         from provstore.api.writing import write
         from provstore.exports import ExportInput
         from provstore.queries import statements
+        from provstore.queries.targets import runs
 
+        imported = statements.documents(self._graph)
+        if run in imported or (run is None and len(imported) == 1 and not runs(self._graph)):
+            key = run or imported[0]
+            return write(form, ExportInput(lambda: statements.of_document(self._graph, key), key), to, options)
         scope = self._scope(run, attempt)
         title = f"{scope[0]}, attempt {scope[1]}"
-        document = ExportInput(lambda: statements.of_attempt(self._graph, *scope), title)
-        return write(form, document, to, options)
+        return write(form, ExportInput(lambda: statements.of_attempt(self._graph, *scope), title), to, options)
 
     def info(self) -> StoreInfo:
         """Return what the store is and holds."""

@@ -32,6 +32,26 @@ def of_elements(store: GraphStore, iris: Sequence[str]) -> Iterator[Statement]:
                 yield _relation(row)
 
 
+def documents(store: GraphStore) -> list[str]:
+    """Return the keys of the imported documents."""
+    return [text(row, "document") for row in store.run(query("read/documents/list"))]
+
+
+def of_document(store: GraphStore, document: str) -> Iterator[Statement]:
+    """Yield what the graph holds of an imported PROV document."""
+    bundles = []
+    for row in store.run(query("read/documents/bundles"), {"document": document}):
+        bundles.append(text(row, "key"))
+        yield Statement(("Bundle",), text(row, "key"), properties=_facts(row))
+    for row in store.run(query("read/documents/attribute_keys")):
+        yield Statement(("AttributeKey",), text(row, "key"), properties=_facts(row))
+    for name, label in (("descriptions", "Description"), ("statements", "Statement")):
+        for row in store.run(query(f"read/documents/{name}"), {"bundles": bundles}):
+            yield Statement(_labels(row, label), text(row, "key"), properties=_facts(row))
+    for row in store.run(query("read/documents/relations"), {"bundles": bundles}):
+        yield _relation(row)
+
+
 def _elements(store: GraphStore, rows: Iterable[Row]) -> Iterator[Statement]:
     named: dict[str, set[str]] = {"signature": set(), "stack": set()}
     for row in rows:
@@ -39,7 +59,7 @@ def _elements(store: GraphStore, rows: Iterable[Row]) -> Iterator[Statement]:
         for name, keys in named.items():
             if isinstance(key := facts.get(name), str):
                 keys.add(key)
-        yield Statement(_labels(row), str(facts["iri"]), properties=facts)
+        yield Statement(_labels(row, "Element"), str(facts["iri"]), properties=facts)
     for name, label in (("signature", "Signature"), ("stack", "Stack")):
         for chunk in _chunks(sorted(named[name])):
             for row in store.run(query(f"read/dumps/{name}s"), {"keys": chunk}):
@@ -52,9 +72,8 @@ def _relation(row: Row) -> Statement:
     return Statement(("Element", "Element"), source, relation, target, _facts(row))
 
 
-def _labels(row: Row) -> tuple[str, ...]:
-    others = sorted(label for label in texts(row, "labels") if label != "Element")
-    return "Element", *others
+def _labels(row: Row, base: str) -> tuple[str, ...]:
+    return base, *sorted(label for label in texts(row, "labels") if label != base)
 
 
 def _facts(row: Row) -> dict[str, Value]:
