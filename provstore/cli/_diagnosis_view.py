@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from provstore.cli._screen import Line
-from provstore.cli._text import counted, folded, ranks_text
+from provstore.cli._text import counted, folded, named_ranks
 from provstore.model.finding import Diagnosis, Finding, Hop, LastCall, Source, Undecided
 
 T = TypeVar("T")
@@ -26,6 +26,8 @@ class _Detail:
     notes: int | None = None
     last_calls: int | None = None
     undecided: int | None = None
+    skipped: bool = False
+    """Whether files that were never meant as evidence are listed, not only counted."""
 
 
 _DETAILS = (
@@ -39,17 +41,19 @@ _DETAILS = (
 
 def diagnosis_lines(diagnosis: Diagnosis, *, width: int, verbose: bool = False) -> list[Line]:
     """Return a diagnosis as lines of at most ``width`` columns, at most 40 of them unless ``verbose``."""
+    if verbose:
+        return list(_draw(diagnosis, _Detail(skipped=True), width))
     drawn: list[Line] = []
     for detail in _DETAILS:
         drawn = list(_draw(diagnosis, detail, width))
-        if verbose or len(drawn) <= LINE_LIMIT:
+        if len(drawn) <= LINE_LIMIT:
             return drawn
     more = len(drawn) - LINE_LIMIT + 1
     return [*drawn[: LINE_LIMIT - 1], Line(f"… {counted(more, 'more line')}: --verbose shows all", "dim")]
 
 
 def _draw(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
-    yield from _heading(diagnosis, width)
+    yield from _heading(diagnosis, detail, width)
     full, brief = _cut(diagnosis.findings, detail.findings)
     one = len(diagnosis.findings) == 1
     for finding in full:
@@ -73,7 +77,7 @@ def _draw(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
         yield from _hidden(hidden, "note", width)
 
 
-def _heading(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+def _heading(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
     verdict = {
         "healthy": "healthy, nothing waits and nothing disagrees",
         "findings": counted(len(diagnosis.findings), "finding"),
@@ -82,28 +86,48 @@ def _heading(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     }.get(diagnosis.status, diagnosis.status)
     where = f"{diagnosis.run}, attempt {diagnosis.attempt}: {verdict}"
     yield from _wrapped(where, width, style=_STATUS_STYLE.get(diagnosis.status, ""))
-    seen = _coverage_text(diagnosis)
+    seen = _coverage_text(diagnosis.coverage)
     if seen:
         yield from _wrapped(seen, width, style="dim")
+    yield from _left_out(diagnosis.coverage, detail, width)
 
 
-def _coverage_text(diagnosis: Diagnosis) -> str:
-    coverage = diagnosis.coverage
+def _coverage_text(coverage: Mapping[str, object]) -> str:
     parts = []
-    expected, seen = coverage.get("ranks_expected"), coverage.get("ranks_seen")
-    if isinstance(seen, Sequence):
-        total = f" of {len(expected)}" if isinstance(expected, Sequence) else ""
-        parts.append(f"{len(seen)}{total} ranks")
-    if isinstance(coverage.get("calls"), int):
-        parts.append(counted(int(str(coverage["calls"])), "call"))
-    for name, label in (("ranks_missing", "no dump of rank"), ("ranks_refused", "refused dump of rank")):
-        ranks = coverage.get(name)
-        if isinstance(ranks, Sequence) and ranks:
-            parts.append(f"{label} {ranks_text(int(str(rank)) for rank in ranks)}")
-    wrapped = coverage.get("wrapped")
-    if isinstance(wrapped, Sequence) and wrapped:
-        parts.append(f"ring wrapped on rank {ranks_text(int(str(rank)) for rank in wrapped)}")
+    seen, expected = _numbers(coverage, "ranks_seen"), coverage.get("ranks_expected")
+    if seen:
+        of = f" of {expected}" if isinstance(expected, int) and expected != len(seen) else ""
+        parts.append(f"{len(seen)}{of} {'rank' if len(seen) == 1 and not of else 'ranks'}")
+    if isinstance(calls := coverage.get("calls"), int):
+        parts.append(counted(calls, "call"))
+    for name, label in (
+        ("ranks_missing", "no dump of"),
+        ("ranks_refused", "refused dump of"),
+        ("wrapped", "ring wrapped on"),
+    ):
+        if ranks := _numbers(coverage, name):
+            parts.append(f"{label} {named_ranks(ranks)}")
+    if isinstance(aside := coverage.get("quarantined"), int) and aside:
+        parts.append(f"{counted(aside, 'entry', 'entries')} set aside")
+    if isinstance(skipped := coverage.get("skipped_files"), Sequence) and skipped:
+        parts.append(f"{counted(len(skipped), 'file')} skipped")
     return " · ".join(parts)
+
+
+def _left_out(coverage: Mapping[str, object], detail: _Detail, width: int) -> Iterator[Line]:
+    for name, label, style in (("refused_files", "refused", "red"), ("skipped_files", "skipped", "dim")):
+        files = coverage.get(name)
+        if not isinstance(files, Sequence) or (name == "skipped_files" and not detail.skipped):
+            continue
+        shown, hidden = _cut(files, detail.notes)
+        for one in shown:
+            yield from _labelled(label, f"{one['file']}: {one['reason']}", width, style)
+        yield from _hidden(hidden, f"{label} file", width)
+
+
+def _numbers(coverage: Mapping[str, object], name: str) -> list[int]:
+    ranks = coverage.get(name)
+    return [int(rank) for rank in ranks] if isinstance(ranks, Sequence) else []
 
 
 def _finding(finding: Finding, last_calls: Sequence[LastCall], detail: _Detail, width: int) -> Iterator[Line]:
@@ -112,7 +136,7 @@ def _finding(finding: Finding, last_calls: Sequence[LastCall], detail: _Detail, 
     yield from _chain(finding.chain, detail, width)
     yield from _labelled("culprit", ", ".join(_culprit(one.rank, one.host) for one in finding.culprits), width, "red")
     if finding.victims:
-        yield from _labelled("victims", f"rank {ranks_text(finding.victims)}", width)
+        yield from _labelled("victims", named_ranks(finding.victims), width)
     if finding.seq_range:
         yield from _labelled("between", f"#{finding.seq_range[0]} and #{finding.seq_range[1]}", width)
     if last_calls:
@@ -161,10 +185,10 @@ def _culprit(rank: int, host: str | None) -> str:
 def _last_calls(calls: Sequence[LastCall], detail: _Detail, width: int) -> Iterator[Line]:
     shown, hidden = _cut(calls, detail.last_calls)
     for at, call in enumerate(shown):
-        yield from _labelled("" if at else "last", f"rank {ranks_text(call.ranks)}: {call.text}", width)
+        yield from _labelled("" if at else "last", f"{named_ranks(call.ranks)}: {call.text}", width)
     if hidden:
-        ranks = ranks_text(rank for call in hidden for rank in call.ranks)
-        yield from _labelled("", f"… rank {ranks}: --verbose shows them", width, "dim")
+        ranks = named_ranks(rank for call in hidden for rank in call.ranks)
+        yield from _labelled("", f"… {ranks}: --verbose shows them", width, "dim")
 
 
 def _undecided(undecided: Sequence[Undecided], detail: _Detail, width: int) -> Iterator[Line]:
@@ -172,7 +196,7 @@ def _undecided(undecided: Sequence[Undecided], detail: _Detail, width: int) -> I
     shown, hidden = _cut(ordered, detail.undecided)
     for one in shown:
         label = "open" if one.blocks_answer else "limit"
-        ranks = f" (rank {ranks_text(one.ranks)})" if one.ranks else ""
+        ranks = f" ({named_ranks(one.ranks)})" if one.ranks else ""
         yield from _labelled(label, f"{one.code}: {one.what}{ranks}", width, "yellow" if one.blocks_answer else "")
         if one.next_step:
             yield from _labelled("", f"next: {one.next_step}", width)

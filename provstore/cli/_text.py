@@ -45,6 +45,12 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
+def named_ranks(ranks: Iterable[int]) -> str:
+    """Return a set of ranks with its noun: ``rank 3``, ``ranks 0-3, 8``."""
+    listed = ranks_text(ranks)
+    return f"{'rank' if listed.isdigit() else 'ranks'} {listed}"
+
+
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun: ``1 finding``, ``2 findings``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

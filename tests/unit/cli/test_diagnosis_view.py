@@ -32,7 +32,7 @@ FINDING = Finding(
 DIAGNOSIS = Diagnosis(
     "my-job", 0, "findings", (FINDING,),
     last_calls=(LastCall((3,), "all_reduce #6, done"), LastCall((0, 1, 2), "all_reduce #7, pending")),
-    coverage={"ranks_expected": [0, 1, 2, 3], "ranks_seen": [0, 1, 2, 3], "calls": 27},
+    coverage={"ranks_expected": 4, "ranks_seen": [0, 1, 2, 3], "calls": 27},
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_culprits_and_victims_stand_apart_with_host_and_folded_ranks():
     lines = texts(DIAGNOSIS)
 
     assert "  culprit  rank 3 on node07" in lines
-    assert "  victims  rank 0-2" in lines
+    assert "  victims  ranks 0-2" in lines
 
 
 def test_nothing_is_wider_than_the_terminal():
@@ -115,3 +115,17 @@ def test_what_blocks_the_answer_comes_before_what_only_limits_it():
 
     assert lines[0] == "j, attempt 0: cannot decide"
     assert [line.split()[0] for line in lines if "no_values" in line or "clock_unknown" in line] == ["open", "limit"]
+
+
+def test_what_could_not_be_used_is_named_with_its_reason():
+    coverage = {
+        "ranks_expected": 4, "ranks_seen": [0, 1], "ranks_missing": [3], "ranks_refused": [2], "calls": 1,
+        "wrapped": [0, 1],
+        "refused_files": [{"file": "dump_2", "reason": "the pickle ends at byte 17"}], "skipped_files": [],
+    }  # fmt: skip
+    lines = texts(dataclasses.replace(DIAGNOSIS, coverage=coverage), width=200)
+
+    assert lines[1:3] == [
+        "2 of 4 ranks · 1 call · no dump of rank 3 · refused dump of rank 2 · ring wrapped on ranks 0-1",
+        "  refused  dump_2: the pickle ends at byte 17",
+    ]
