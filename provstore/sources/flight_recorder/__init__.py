@@ -6,4 +6,7 @@ from provstore.sources.flight_recorder.discovery import recognises
 from provstore.sources.flight_recorder.options import Limits, ReadOptions, ReadResult
 from provstore.sources.flight_recorder.reader import read_dumps
 
-__all__ = ["Limits", "ReadOptions", "ReadResult", "read_dumps", "recognises"]
+READER_VERSION = "1"
+"""Changes when the same bytes give other facts."""
+
+__all__ = ["READER_VERSION", "Limits", "ReadOptions", "ReadResult", "read_dumps", "recognises"]

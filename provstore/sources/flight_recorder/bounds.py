@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import sys
 
-try:
+has_limits = sys.platform != "win32"
+if has_limits:
     import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
 
 MIB = 1024 * 1024
 _GROWTH_BYTES = 160 * MIB
 
-has_memory_limit = resource is not None and sys.platform.startswith(("linux", "freebsd"))
+has_memory_limit = sys.platform.startswith(("linux", "freebsd"))
 """macOS accepts ``RLIMIT_AS`` and does not enforce it; there, and on Windows, pickles are scanned first."""
 
 
 def confine() -> None:
     """Give up, once and for all, what reading a dump never needs: writing files, core dumps, many descriptors."""
-    if resource is None:
+    if not has_limits:
         return
     for kind, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 32)):
         hard = resource.getrlimit(kind)[1]
@@ -27,8 +26,8 @@ def confine() -> None:
 
 
 def set_limits(memory_bytes: int, cpu_seconds: float) -> None:
-    """Bound address space and further CPU time; beyond the first Python gets ``MemoryError``, beyond the second SIGXCPU."""
-    if resource is None:
+    """Bound address space and further CPU time: beyond the first comes ``MemoryError``, beyond the second SIGXCPU."""
+    if not has_limits:
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     _lower(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + cpu_seconds) + 1)

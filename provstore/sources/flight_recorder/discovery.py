@@ -1,4 +1,4 @@
-"""Which files of a folder are dumps, twins of dumps, sidecars or tensor records; everything else is named as skipped."""
+"""Which files of a folder are dumps, twins, sidecars or tensor records; everything else is named as skipped."""
 
 from __future__ import annotations
 
@@ -181,9 +181,7 @@ def _listing(place: Path, below: str, found: Found) -> Iterator[os.DirEntry[str]
         found.refusals.append(Refusal(below or place.name, f"not readable: {error.strerror or error}", path=str(place)))
 
 
-def _take(
-    path: Path, file: str, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found
-) -> None:
+def _take(path: Path, file: str, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found) -> None:
     """Sort one file of a folder by its name, then by its first bytes."""
     rank = names.sidecar_rank(path.name)
     if rank is not None:

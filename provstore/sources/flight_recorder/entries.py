@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import marshal
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from operator import itemgetter
 
 from provstore.sources.flight_recorder import shapes
 from provstore.sources.flight_recorder.faults import Odd, Refused, shown
+from provstore.sources.flight_recorder.guessing import Guesser
 from provstore.sources.flight_recorder.plain import Copier, clean, raw_text
 from provstore.sources.flight_recorder.shapes import ABSENT, Shapes
 from provstore.sources.flight_recorder.stacks import Stacks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _CHUNK = 1024
 _KEPT_RAW = 1000
@@ -37,13 +43,13 @@ class _Plan:
 
     __slots__ = ("counters", "has_frames", "known", "shape", "shape_names", "take_counters", "take_shape")
 
-    def __init__(self, keys: Mapping[object, object] | Sequence[object]) -> None:
+    def __init__(self, keys: Container[object]) -> None:
         self.shape_names = tuple([name for name in shapes.FIELDS if name in keys])
         self.counters = tuple([name for name in _COUNTERS if name in keys])
         self.has_frames = "frames" in keys
         self.known = len(self.shape_names) + len(self.counters) + self.has_frames
-        self.take_shape: Callable[[object], tuple[object, ...]] = itemgetter(*self.shape_names)
-        self.take_counters: Callable[[object], tuple[object, ...]] = itemgetter(*self.counters)
+        self.take_shape: Callable[[Any], Any] = itemgetter(*self.shape_names)
+        self.take_counters: Callable[[Any], Any] = itemgetter(*self.counters)
 
 
 _WHOLE_PLAN = _Plan(_MISSING)
@@ -75,12 +81,20 @@ class Entries:
         self.has_collective_seq = False
         self.has_durations = False
         self._copier = Copier(_EXTRA_PARTS)
+        self._counts: list[int] | None = None
         self._plans: dict[tuple[object, ...], tuple[_Plan, _Numbers]] = {}
 
     @property
     def extra_was_cut(self) -> bool:
         """Whether some unknown keys were too many to keep."""
         return self._copier.was_cut
+
+    def shape_counts(self) -> list[int]:
+        """Return how many entries have each shape."""
+        if self._counts is None:
+            times = Counter(self.shape)
+            self._counts = [times[number] for number in range(len(self.shapes.shapes))]
+        return self._counts
 
     def read(self, entries: Sequence[object], most_bad: int) -> None:
         """Read all entries.
@@ -111,16 +125,16 @@ class Entries:
             if len(self.quarantined) < _KEPT_RAW:
                 self.quarantined.append((at, odd.field, odd.reason, raw_text(chunk[0])))
 
-    def _read_whole(self, chunk: Sequence[object], at: int) -> None:
+    def _read_whole(self, chunk: Sequence[Any], at: int) -> None:
         kinds = {*map(type, chunk)}
         if kinds != {dict}:
             raise Odd("", f"{shown(chunk[0])} is not an entry with named fields")
-        originals: Sequence[dict[str, object]] = chunk  # type: ignore[assignment]
+        originals: Sequence[dict[str, object]] = chunk
         plan, numbers = self._plan(originals[0])
         durations = [entry.get("duration_ms") for entry in originals]
         try:
             rows = list(map(plan.take_shape, originals))
-            columns = dict(zip(plan.counters, zip(*map(plan.take_counters, originals))))
+            columns: dict[str, Sequence[Any]] = dict(zip(plan.counters, zip(*map(plan.take_counters, originals))))
             stated = plan.known * len(originals) + len(originals) - durations.count(None)
             has_unknown = sum(map(len, originals)) != stated
             frames = [entry["frames"] for entry in originals] if plan.has_frames else None
@@ -145,10 +159,10 @@ class Entries:
     def _accept(
         self,
         at: int,
-        columns: dict[str, Sequence[object]],
+        columns: dict[str, Sequence[Any]],
         shape_numbers: list[int],
         frames: Sequence[object] | None,
-        durations: list[object],
+        durations: list[Any],
         with_unknown: Sequence[Mapping[str, object]],
     ) -> None:
         """Check every column, then append them all: a chunk is taken whole or not at all."""
@@ -182,7 +196,7 @@ class Entries:
             if not _KNOWN.issuperset(entry):
                 self._keep_unknown(number, entry)
 
-    def _record_ids(self, columns: dict[str, Sequence[object]], at: int, size: int) -> array[int]:
+    def _record_ids(self, columns: dict[str, Sequence[Any]], at: int, size: int) -> array[int]:
         column = columns.get("record_id")
         stated = column is not None and column.count(None) < size
         if self.record_ids_stated is not None and self.record_ids_stated != stated:
@@ -195,83 +209,70 @@ class Entries:
             raise Odd("record_id", "missing")
         return record
 
-    def _sequence(self, columns: Mapping[str, Sequence[object]]) -> tuple[array[int], bool]:
+    def _sequence(self, columns: Mapping[str, Sequence[Any]]) -> tuple[array[int], bool]:
         name = "collective_seq_id" if any(v is not None for v in columns.get("collective_seq_id", ())) else "seq_id"
         seq = _integers(columns, name, 0)
         if not seq or ABSENT in seq:
             raise Odd(name, "missing")
         return seq, name == "collective_seq_id"
 
-    def _created(self, columns: Mapping[str, Sequence[object]], size: int) -> array[int]:
-        if "time_created_us" not in columns or "time_created_ns" in columns and None not in columns["time_created_ns"]:
+    def _created(self, columns: Mapping[str, Sequence[Any]], size: int) -> array[int]:
+        if "time_created_us" not in columns or (
+            "time_created_ns" in columns and None not in columns["time_created_ns"]
+        ):
             return _integers(columns, "time_created_ns", size, zero_is_absent=True)
         micros = _integers(columns, "time_created_us", size, zero_is_absent=True)
         if max(micros) > shapes.LARGEST // 1000:
             raise Odd("time_created_us", f"{max(micros)} is beyond 64 bits in nanoseconds")
         return array("q", [value if value == ABSENT else value * 1000 for value in micros])
 
-    def _milliseconds(self, durations: list[object]) -> array[float]:
+    def _milliseconds(self, durations: list[Any]) -> array[float]:
         if durations.count(None) == len(durations):
             return array("d", [_NAN]) * len(durations)
         if not {*map(type, durations)} <= {float, int, type(None)}:
             raise Odd("duration_ms", f"{shown(durations[0])} is not a number")
-        stated: list[float] = [value for value in durations if value is not None]  # type: ignore[misc]
+        stated = [value for value in durations if value is not None]
         if not 0 <= min(stated) <= max(stated) < 1e300:
             raise Odd("duration_ms", f"{shown(durations[0])} is not a finite time")
         nothing = (None, 0) if self.is_json else (None,)
-        return array("d", [_NAN if value in nothing else value for value in durations])  # type: ignore[misc]
+        return array("d", [_NAN if value in nothing else value for value in durations])
 
-    def _keep_unknown(self, record_id: int, entry: Mapping[object, object]) -> None:
+    def _keep_unknown(self, record_id: int, entry: Mapping[str, object]) -> None:
         kept = {clean(key): self._copier.copy(value) for key, value in entry.items() if key not in _KNOWN}
         if self._copier.left > 0:
             self.extra[str(record_id)] = kept
 
 
 class _Numbers:
-    """Numbers the shared fields of entries; guesses that what followed a shape last time follows it again."""
+    """Numbers the shared fields of entries that have the same keys."""
 
     def __init__(self, known: Shapes, names: Sequence[str]) -> None:
         self._shapes = known
         self._names = names
         self._by_text: dict[bytes, int] = {}
-        self._rows: list[tuple[object, ...]] = []
-        self._followers: list[int] = []
         self._shape_of: list[int] = []
-        self._last = 0
+        self._guesser = Guesser(self._find)
 
     def of(self, rows: Sequence[tuple[object, ...]]) -> list[int]:
-        """Return the shape number of each row.
+        """Return the shape number of each row."""
+        shape_of = self._shape_of
+        return [shape_of[number] for number in self._guesser.numbers(rows)]
 
-        A guess costs one comparison with a row that was already checked, hence flat: it cannot be made to recurse.
-        """
-        known, followers, shape_of, out = self._rows, self._followers, self._shape_of, []
-        last = self._last if known else self._find(rows[0])
-        for row in rows:
-            guess = followers[last]
-            if row != known[guess]:
-                guess = followers[last] = self._find(row)
-            last = guess
-            out.append(shape_of[guess])
-        self._last = last
-        return out
-
-    def _find(self, row: tuple[object, ...]) -> int:
+    def _find(self, row: Any) -> int:
         try:
             text = marshal.dumps(row, 2)
         except ValueError:
             raise Odd("", "nested too deeply, or not made of plain values") from None
         number = self._by_text.get(text)
         if number is None:
-            shape = self._shapes.add(dict(zip(self._names, row)))
-            number = self._by_text[text] = len(self._rows)
-            self._rows.append(row)
-            self._followers.append(0)
-            self._shape_of.append(shape)
+            self._shape_of.append(self._shapes.add(dict(zip(self._names, row))))
+            number = self._by_text[text] = len(self._guesser.examples)
+            self._guesser.examples.append(row)
         return number
 
 
 def _integers(
-    columns: Mapping[str, Sequence[object]], name: str, size: int, *, zero_is_absent: bool = False
+    columns: Mapping[str, Sequence[Any]], name: str, size: int, *, zero_is_absent: bool = False
 ) -> array[int]:
     """Return a column of non-negative 64-bit integers, ``ABSENT`` where nothing is stated."""
     column = columns.get(name)
@@ -282,11 +283,15 @@ def _integers(
         return array("q", [ABSENT]) * len(column)
     if not kinds <= {int, type(None)}:
         raise Odd(name, f"{shown(column[0])} is not an integer")
-    values: Sequence[int] = column if len(kinds) == 1 else [v for v in column if v is not None]  # type: ignore[assignment]
+    values: Sequence[Any] = column if len(kinds) == 1 else [v for v in column if v is not None]
     least = min(values)
-    if least < 0 or max(values) > shapes.LARGEST:
+    try:
+        packed = array("q", values)
+    except OverflowError:
+        least = ABSENT
+    if least < 0:
         raise Odd(name, f"{shown(column[0])} is not a non-negative 64-bit integer")
     if len(kinds) == 1 and (least or not zero_is_absent):
-        return array("q", values)
-    nothing = (None, 0) if zero_is_absent else (None,)
-    return array("q", [ABSENT if value in nothing else value for value in column])  # type: ignore[misc]
+        return packed
+    nothing: tuple[object, ...] = (None, 0) if zero_is_absent else (None,)
+    return array("q", [ABSENT if value in nothing else value for value in column])

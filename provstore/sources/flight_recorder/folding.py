@@ -93,9 +93,7 @@ def _close(entries: Entries, rows: Rows, run: list[int], closing: int, dropped: 
     shapes = entries.shapes.shapes
     closing_shape = shapes[entries.shape[closing]]
     inner = [
-        at
-        for at in run
-        if entries.seq[at] == entries.seq[closing] and entries.p2p_seq[at] == entries.p2p_seq[closing]
+        at for at in run if entries.seq[at] == entries.seq[closing] and entries.p2p_seq[at] == entries.p2p_seq[closing]
     ]
     sent = [at for at in inner if shapes[entries.shape[at]].channel != COLLECTIVE]
     folded = [at for at in inner if shapes[entries.shape[at]].channel == COLLECTIVE]
@@ -143,16 +141,24 @@ def _joined_signature(shapes: Shapes, numbers: Sequence[int]) -> int:
     return shapes.signatures.number((raw_name, library, op, *sides, timeout))
 
 
-def columns(entries: Entries, rows: Rows | None, peers: Sequence[int]) -> dict[str, array[int] | array[float] | int]:
-    """Return the columns of ``Calls``; a number stands for a column that holds only this number.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Column: TypeAlias = array[int] | array[float] | int | str
+
+
+def columns(entries: Entries, rows: Rows | None, peers: Sequence[int]) -> dict[str, Column]:
+    """Return the columns of ``Calls``; a number stands for a column that holds only it, a name for a column like it.
 
     Args:
+        entries: The entries as read.
+        rows: What folding made of them, ``None`` when every entry is a row.
         peers: Global rank of the other end, one a shape.
     """
     shapes = entries.shapes.shapes
     own: dict[str, Sequence[int]] = {
         "record_id": entries.record,
-        "last_record_id": rows.last_record if rows else entries.record,
         "seq": entries.seq,
         "p2p_seq": entries.p2p_seq,
         "op_id": entries.op,
@@ -163,16 +169,19 @@ def columns(entries: Entries, rows: Rows | None, peers: Sequence[int]) -> dict[s
     }
     if rows:
         own |= {"batch": rows.batch, "parts": rows.parts, "signature": rows.signature}
-        own |= {"state": rows.state, "retired": rows.retired}
-    shared: dict[str, list[int]] = {name: [getattr(shape, name) for shape in shapes] for name in _SHARED if name not in own}
+        own |= {"state": rows.state, "retired": rows.retired, "last_record_id": rows.last_record}
+    shared: dict[str, list[int]] = {
+        name: [getattr(shape, name) for shape in shapes] for name in _SHARED if name not in own
+    }
     shared["peer"] = list(peers)
     kept = rows.kept if rows else None
     numbers = entries.shape if kept is None else [entries.shape[at] for at in kept]
-    out: dict[str, array[int] | array[float] | int] = {"batch": ABSENT, "parts": 1}
+    out: dict[str, Column] = {"batch": ABSENT, "parts": 1}
     for name, values in own.items():
         out[name] = _packed(values if kept is None else [values[at] for at in kept])
     for name, by_shape in shared.items():
-        out[name] = by_shape[0] if len({*by_shape}) == 1 else array("q", [by_shape[number] for number in numbers])
+        out[name] = by_shape[0] if len({*by_shape}) == 1 else array("q", [by_shape[at] for at in numbers])
+    out.setdefault("last_record_id", "record_id")
     if entries.has_durations:
         duration = rows.duration if rows else entries.duration
         out["duration_ms"] = array("d", duration if kept is None else [duration[at] for at in kept])
@@ -186,11 +195,3 @@ def _packed(values: Sequence[int]) -> array[int] | int:
     if values and values[0] == values[-1] and values.count(values[0]) == len(values):
         return values[0]
     return values if isinstance(values, array) else array("q", values)
-
-
-def shape_counts(entries: Entries) -> list[int]:
-    """Return how many entries have each shape."""
-    counts = [0] * len(entries.shapes.shapes)
-    for number in entries.shape:
-        counts[number] += 1
-    return counts

@@ -68,7 +68,9 @@ def read_config(value: object, caps: Caps) -> list[Declared]:
     for key, stated in value.items():
         place = f"pg_config[{shown(key)}]"
         if isinstance(stated, list | tuple | str):
-            groups.append(Declared(_text(str(key)[:32], place, caps), "", parse_ranks(stated, place, caps), "pg_config"))
+            groups.append(
+                Declared(_text(str(key)[:32], place, caps), "", parse_ranks(stated, place, caps), "pg_config")
+            )
             continue
         if not isinstance(stated, dict):
             raise Refused(f"{place}: {shown(stated)} is not a group")
@@ -131,7 +133,9 @@ class GroupTable:
     def _declared_for(self, name: str, *, is_newest: bool) -> Declared | None:
         """Return who declares a group; of several groups with one name only the newest is the declared one."""
         if not is_newest:
-            self.warnings.append(f"group {shown(name)}: several groups of this rank have this name: only the last is declared")
+            self.warnings.append(
+                f"group {shown(name)}: several groups of this rank have this name: only the last is declared"
+            )
             return None
         return self._declared.get(name)
 
@@ -183,6 +187,7 @@ class GroupTable:
         Args:
             libraries: Index of a group with entries → library prefix of its calls.
             backend: The dump's only library, or ``""``.
+            status: As :func:`read_status` gives it.
             batched: Indexes of the groups with batched sends or receives.
         """
         guessed = self._pg_ids_in_creation_order(status)
@@ -215,11 +220,14 @@ def _usable(config: Sequence[Declared], used: Sequence[tuple[str, str, int]]) ->
     Gloo writes one group with an empty name: the last one that was made. Its ranks are those of the default group only
     if the file knows no other group.
     """
-    groups = [group for group in config if group.name]
-    for group in config:
-        if not group.name and group.ranks and len(used) == 1 and used[0][1] == _DEFAULT_DESC:
-            groups.append(Declared(used[0][0], used[0][1], group.ranks, group.source))
-    return groups
+    if len(used) != 1 or used[0][1] != _DEFAULT_DESC:
+        return [group for group in config if group.name]
+    name, desc, _ = used[0]
+    return [
+        group if group.name else Declared(name, desc, group.ranks, group.source)
+        for group in config
+        if group.name or group.ranks
+    ]
 
 
 def _first_by_name(groups: Iterable[Declared], warnings: list[str]) -> dict[str, Declared]:
@@ -230,7 +238,9 @@ def _first_by_name(groups: Iterable[Declared], warnings: list[str]) -> dict[str,
         if known is None or not known.ranks:
             table[group.name] = group
         elif group.ranks and {*group.ranks} != {*known.ranks}:
-            warnings.append(f"group {shown(group.name)}: pg_config and the sidecar name different ranks: sidecar ignored")
+            warnings.append(
+                f"group {shown(group.name)}: pg_config and the sidecar name different ranks: sidecar ignored"
+            )
     return table
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from provstore.errors import ConfigError
 from provstore.sources.flight_recorder.options import ReadOptions
 
 _EXTENSIONS = (".pkl", ".pickle", ".json", ".bin")
-_NEVER_READ = frozenset(
-    ".log .txt .out .err .md .rst .csv .tsv .yaml .yml .toml .ini .cfg .html .xml .py .sh .c .h .cpp .png .jpg .svg .pdf "
-    ".zip .gz .tar .tgz .xz .zst .bz2 .tmp .swp .lock .pt .pth .safetensors .parquet .kgl .ipynb .provn .ttl .dot".split()
+_NEVER_READ = re.compile(
+    r".*\.(log|txt|out|err|md|rst|csv|tsv|ya?ml|toml|ini|cfg|html|xml|py|sh|c|h|cpp|png|jpg|svg|pdf|zip|gz|tar|tgz|xz|zst"
+    r"|bz2|tmp|swp|lock|pt|pth|safetensors|parquet|kgl|ipynb|provn|ttl|dot)",
+    re.IGNORECASE | re.DOTALL,
 )
 _SIDECAR = re.compile(r"(?:fr_meta_rank_|pgs_)(\d{1,18})\.json")
 _TENSORS = re.compile(r"tensor_rank_(\d{1,18})\.jsonl")
@@ -125,5 +125,5 @@ def never_read(name: str) -> str | None:
     """Return why a file of this name is not even opened, ``None`` when it may be."""
     if name.startswith("."):
         return "a hidden file"
-    suffix = PurePath(name).suffix.lower()
-    return f"a {suffix} file is never a dump" if suffix in _NEVER_READ else None
+    found = _NEVER_READ.fullmatch(name)
+    return f"a .{found[1].lower()} file is never a dump" if found else None

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _DEPTH = 12
 _STRING = 4096
@@ -28,7 +33,7 @@ class Copier:
             return [self.copy(item, depth - 1) for item in self._some(value)]
         return self._leaf(value)
 
-    def _some(self, items):  # type: ignore[no-untyped-def]
+    def _some(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
             if self.left <= 0:
                 self.was_cut = True

@@ -18,6 +18,7 @@ import orjson
 _WORKER = Path(__file__).with_name("worker.py")
 _KEPT_VARIABLES = ("SYSTEMROOT", "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR", "TEMP")
 _BYTES_A_WORKER = 1 << 20
+_PIPE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class _Pool:
             return None if self._is_stopped else next(self._left, None)
 
     def _answer(self, worker: _Worker | None, request: Request) -> tuple[_Worker | None, Reply]:
-        """Ask the worker at hand; one that was used before may have died of an earlier file, so a fresh one is asked too."""
+        """Ask the worker at hand; one that was used before may have died of it, so then a fresh one is asked too."""
         if worker is not None:
             reply = worker.ask(request)
             if reply is not None:
@@ -148,6 +149,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            pipesize=_PIPE_BYTES,
             env=environment | {"LC_ALL": "C"},
         )
         self._is_late = False

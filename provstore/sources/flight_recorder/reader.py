@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,6 +26,8 @@ def read_dumps(
     One bad file never stops the others: it becomes a refusal. A single bad entry is set aside and kept in its dump.
 
     Args:
+        paths: Files and folders; a file that is named itself is meant as a dump, whatever it is called.
+        options: How to find and read them.
         on_progress: Called with (files done, files in all) after each file.
 
     Raises:
@@ -63,7 +65,7 @@ def _read(
             refusals.append(early)
     outcomes = _ask(readable, options, on_progress)
     dumps = []
-    for item, (dump, refused) in zip(readable, outcomes):
+    for dump, refused in outcomes:
         if refused is not None:
             refusals.append(refused)
         if dump is not None:
@@ -90,7 +92,8 @@ def _ask(
     """Return, for each candidate, its dump or why there is none, and any refusal of its sidecar."""
     builder = Builder()
     outcomes: list[tuple[Dump | None, Refusal | None]] = [(None, None)] * len(candidates)
-    requests = [_request(item, options) for item in candidates]
+    caps = {name: value for name, value in asdict(options.limits).items() if isinstance(value, int)}
+    requests = [_request(item, options, caps) for item in candidates]
     for done, (at, reply) in enumerate(ask_all(requests), 1):
         item = candidates[at]
         if reply.header["status"] == "ok":
@@ -102,7 +105,7 @@ def _ask(
     return outcomes
 
 
-def _request(item: Candidate, options: ReadOptions) -> Request:
+def _request(item: Candidate, options: ReadOptions, caps: Mapping[str, int]) -> Request:
     limits = options.limits
     size = item.size_bytes + _size(item.sidecar[0] if item.sidecar else None)
     fields = {
@@ -111,7 +114,7 @@ def _request(item: Candidate, options: ReadOptions) -> Request:
         "form": item.form,
         "rank": item.rank,
         "active_only": options.active_only,
-        "limits": {name: value for name, value in asdict(limits).items() if isinstance(value, int)},
+        "limits": caps,
         "memory_bytes": limits.worker_memory_bytes(size),
         "cpu_seconds": limits.worker_seconds(size),
     }

@@ -8,9 +8,10 @@ import re
 import stat
 from array import array
 from collections.abc import Mapping, Sequence
+from operator import ge
 
 from provstore.sources.flight_recorder import folding
-from provstore.sources.flight_recorder.bounds import MIB, confine, set_limits
+from provstore.sources.flight_recorder.bounds import MIB, set_limits
 from provstore.sources.flight_recorder.entries import Entries
 from provstore.sources.flight_recorder.faults import Refused, shown
 from provstore.sources.flight_recorder.groups import Declared, GroupTable, libraries_of, read_config, read_status
@@ -29,7 +30,6 @@ _KNOWN_VERSIONS = {(1, 4), *((2, minor) for minor in range(1, 11))}
 _EXTRA_PARTS = 100_000
 # Libraries that report completions: a few calls that left their work list without one have timed out.
 _EVENT_LIBRARIES = frozenset(("nccl", "ncclx", "rccl", "rcclx", "mccl", "hccl", "bccl", "xccl"))
-_is_confined = False
 
 
 def answer(request: Mapping[str, Any]) -> tuple[dict[str, object], bytes]:
@@ -38,10 +38,6 @@ def answer(request: Mapping[str, Any]) -> tuple[dict[str, object], bytes]:
     The request holds ``path`` and ``sidecar`` (bytes as Latin-1 text), ``form``, ``rank``, ``active_only``, ``limits``,
     ``memory_bytes`` and ``cpu_seconds``.
     """
-    global _is_confined
-    if not _is_confined:
-        confine()
-        _is_confined = True
     header: dict[str, object] = {"status": "refused"}
     try:
         set_limits(request["memory_bytes"], request["cpu_seconds"])
@@ -84,7 +80,7 @@ def _bytes_of(latin_path: str, most: int) -> bytes:
     # O_NONBLOCK: a FIFO that took the place of the file must not hang the worker.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(os.fsdecode(latin_path.encode("latin-1")), flags)
-    with open(descriptor, "rb", buffering=0) as file:
+    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 (a descriptor, not a path)
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             raise Refused("not a regular file")
@@ -159,7 +155,8 @@ def _facts(
     library = dump.get("comm_lib_version", dump.get("nccl_version"))
     if entries.bad_count > len(entries.quarantined):
         warnings.append(f"{entries.bad_count} bad entries, of which the first {len(entries.quarantined)} are shown")
-    if any(map(int.__ge__, entries.record, entries.record[1:])):
+    ids = entries.record.tolist()
+    if any(map(ge, ids, ids[1:])):
         warnings.append("record_id does not rise from entry to entry: the order of the file is kept")
     return {
         "version": version,
@@ -191,7 +188,7 @@ def _completeness(
     dump: Mapping[object, object], entries: Entries, active_only: bool | None, total: int
 ) -> dict[str, object]:
     """Return what the file says about itself: an eventless recorder, unfinished calls only, a ring that has wrapped."""
-    counts = folding.shape_counts(entries)
+    counts = entries.shape_counts()
     shapes = list(zip(entries.shapes.shapes, counts))
     seen = sum(times for shape, times in shapes if shape.state > 0)
     retired = sum(times for shape, times in shapes if shape.state == 0 and shape.retired)
@@ -229,21 +226,18 @@ def _calls(
     warnings: list[str],
 ) -> bytes:
     """Put the tables into the header; return the columns and the stacks as bytes."""
-    libraries, prefixes = libraries_of(entries, folding.shape_counts(entries))
+    libraries, prefixes = libraries_of(entries, entries.shape_counts())
     backend = max(sorted(prefixes), key=prefixes.__getitem__) if prefixes else ""
     if len(prefixes) > 1:
         warnings.append(f"entries of several libraries: {', '.join(sorted(prefixes))}")
     peers = table.peers(entries)
     rows = folding.fold(entries)
     columns = folding.columns(entries, rows, peers) if entries.shape else {}
-    body, places = bytearray(), {}
-    for name, column in columns.items():
-        if isinstance(column, array):
-            places[name] = len(column)
-            body += column.tobytes()
-        else:
-            places[name] = [column]
     stacks = entries.stacks.to_json()
+    packed = {name: column for name, column in columns.items() if isinstance(column, array)}
+    places: dict[str, object] = {
+        name: len(column) if isinstance(column, array) else [column] for name, column in columns.items()
+    }
     status = read_status(dump.get("pg_status"), warnings)
     only = backend if len(prefixes) == 1 else ""
     header |= {
@@ -256,4 +250,4 @@ def _calls(
         "stack_count": len(entries.stacks),
         "stack_bytes": len(stacks),
     }
-    return bytes(body + stacks)
+    return b"".join([*packed.values(), stacks])

@@ -146,7 +146,8 @@ def _calls(header: Mapping[str, Any], body: bytes) -> Calls:
     for name, stated in header["columns"].items():
         code = "d" if name == "duration_ms" else "q"
         if isinstance(stated, list):
-            columns[name] = array(code, stated) * size
+            same = stated[0]
+            columns[name] = columns[same][:] if isinstance(same, str) else array(code, stated) * size
             continue
         column: array[Any] = array(code)
         column.frombytes(view[at : at + 8 * stated])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from provstore.sources.flight_recorder.faults import Odd, shown
+from provstore.sources.flight_recorder.guessing import Guesser
 from provstore.sources.flight_recorder.shapes import ABSENT, LARGEST, Caps, text
 
 _REMEMBERED = 50_000
@@ -23,9 +24,8 @@ class Stacks:
         self._frame_by_identity: dict[int, int] = {}
         self._frames: dict[tuple[str, str, int], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
-        self._examples: list[list[object]] = [[]]
-        self._followers: list[int] = [0]
-        self._last = 0
+        self._guesser = Guesser(self._find)
+        self._guesser.examples.append([])
 
     def __len__(self) -> int:
         return len(self._stacks)
@@ -41,15 +41,7 @@ class Stacks:
         Raises:
             Odd: Something else than a list of frames.
         """
-        examples, followers, last, out = self._examples, self._followers, self._last, []
-        for frames in column:
-            guess = followers[last]
-            if frames != examples[guess]:
-                guess = followers[last] = self._find(frames)
-            last = guess
-            out.append(guess - 1)
-        self._last = last
-        return out
+        return [number - 1 for number in self._guesser.numbers(column)]
 
     def _find(self, frames: object) -> int:
         """Return one more than the stack's number; 0 stands for no stack."""
@@ -70,11 +62,10 @@ class Stacks:
     def _add(self, frames: list[object]) -> int:
         numbers = tuple([self._frame(frame) for frame in frames])
         number = self._stacks.setdefault(numbers, len(self._stacks)) + 1
-        if number == len(self._examples):
+        if number == len(self._guesser.examples):
             # An example is compared with unchecked frames, so it must be flat: one with further keys never matches.
             is_flat = all(len(frame) == 3 for frame in frames)  # type: ignore[arg-type]
-            self._examples.append(frames if is_flat else [None])
-            self._followers.append(0)
+            self._guesser.examples.append(frames if is_flat else [None])
         return number
 
     def _frame(self, frame: object) -> int:

@@ -24,10 +24,11 @@ def main() -> None:
     import gc
     import json
 
-    from provstore.sources.flight_recorder.bounds import has_grown
+    from provstore.sources.flight_recorder.bounds import confine, has_grown
     from provstore.sources.flight_recorder.reading import answer
 
     gc.disable()
+    confine()
     replies = sys.stdout.buffer
     for line in sys.stdin.buffer:
         header, body = answer(json.loads(line))
