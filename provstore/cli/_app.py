@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 
 from provstore import errors, rooms
 from provstore.cli._options import Globals, flags
-from provstore.cli._text import printable
+from provstore.cli._text import printable, printable_block
 
 PROGRAM = "provstore"
 
@@ -77,7 +77,7 @@ def _report(error: BaseException, *, verbose: bool) -> int:
 
 
 def _complain(message: str, hint: str | None = None) -> None:
-    print(f"{PROGRAM}: {printable(message)}", file=sys.stderr)  # noqa: T201 - works when rich cannot be imported
+    print(f"{PROGRAM}: {printable_block(message)}", file=sys.stderr)  # noqa: T201 - works when rich cannot be imported
     if hint:
         print(f"hint: {printable(hint)}", file=sys.stderr)  # noqa: T201
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from provstore import errors
 from provstore.cli._options import Globals
-from provstore.cli._text import printable, safe_json
+from provstore.cli._text import printable, printable_block, safe_json
 
 Draw = Callable[[Console], None]
 
@@ -82,7 +82,7 @@ class Screen:
     def remark(self, text: str) -> None:
         """Say something beside the answer, on standard error."""
         if not self.settings.quiet:
-            self.err.print(printable(text))
+            self.err.print(printable_block(text))
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Progress | None]:

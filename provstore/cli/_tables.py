@@ -9,12 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from provstore.cli._text import printable
+from provstore.cli._text import folded, printable
+
+_READABLE = 28
+_GAP = 3
 
 
 def grid(console: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows below their column names; numbers stand at the right."""
+    """Print rows below their column names; what would be torn to shreds by the width is printed row by row instead."""
     listed = [list(row) for row in rows]
+    if not _fits(columns, listed, console.width):
+        _records(console, columns, listed)
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for at, name in enumerate(columns):
         numeric = any(isinstance(row[at], (int, float)) for row in listed)
@@ -33,3 +39,20 @@ def cell_text(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(cell_text, value)) + "]"
     return printable(value)
+
+
+def _fits(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> bool:
+    """Return whether every column gets its natural width, or at least a readable part of it."""
+    natural = (max([len(name), *(len(cell_text(row[at])) for row in rows)]) for at, name in enumerate(columns))
+    return sum(min(wanted, _READABLE) + _GAP for wanted in natural) - _GAP <= width
+
+
+def _records(console: Console, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    broad = max(map(len, columns))
+    for at, row in enumerate(rows):
+        console.print(Text(f"{at + 1} ".ljust(min(console.width, 80), "─"), style="dim"))
+        for name, value in zip(columns, row):
+            if value is not None:
+                head = f"{printable(name):<{broad}}  "
+                for line in folded(cell_text(value), console.width, head, " " * len(head)):
+                    console.print(Text(line), soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from provstore.cli._screen import Line
 from provstore.cli._tables import grid
-from provstore.cli._text import counted, printable, ranks_text
+from provstore.cli._text import counted, folded, printable, ranks_text
 from provstore.model.trace import Trace, TraceNode
 
 LINE_LIMIT = 40
@@ -27,20 +27,21 @@ class _Branch:
     branches: list[_Branch] = field(default_factory=list)
 
 
-def summary(trace: Trace) -> Iterator[Line]:
+def summary(trace: Trace, width: int) -> Iterator[Line]:
     """Yield what the answer amounts to: counts by kind, whether it is whole, and what to know about it."""
     kinds = Counter(node.kind for node in trace.nodes)
     listed = ", ".join(counted(count, kind) for kind, count in sorted(kinds.items()))
     noun = {"ancestors": "ancestor", "descendants": "descendant", "path": "step"}.get(trace.direction, "node")
     hops = max((node.hops or 0 for node in trace.nodes), default=0)
     far = f", up to {counted(hops, 'hop')} away" if hops else ""
-    yield Line(f"{counted(len(trace.nodes), noun)}{f' ({listed})' if listed else ''}{far}", "bold")
+    amount = f"{counted(len(trace.nodes), noun)}{f' ({listed})' if listed else ''}{far}"
+    yield from (Line(line, "bold") for line in folded(amount, width, "", "  "))
     if not trace.complete:
         left = trace.counts.get("omitted_at_least") or trace.counts.get("frontier_left") or 0
         beyond = f", at least {left:,} not shown" if left else ""
         yield Line(f"not complete: cut by {trace.reason}{beyond}", "yellow")
     for note in trace.notes:
-        yield Line(printable(note), "dim")
+        yield from (Line(line, "dim") for line in folded(note, width))
 
 
 def tree_lines(trace: Trace, *, width: int, verbose: bool = False) -> list[Line]:
@@ -56,17 +57,17 @@ def tree_lines(trace: Trace, *, width: int, verbose: bool = False) -> list[Line]
     if not verbose and len(lines) > LINE_LIMIT:
         more = counted(len(lines) - LINE_LIMIT, "more line")
         lines = [*lines[:LINE_LIMIT], Line(f"… {more}: --verbose shows all, --format table lists them", "dim")]
-    return [*_fit(lines, width), *summary(trace)]
+    return [*_fit(lines, width), *summary(trace, width)]
 
 
 def table(console: Console, trace: Trace, *, verbose: bool = False) -> None:
     """Print a trace as a table, nearest first; without ``verbose`` at most 200 rows."""
     shown = trace.nodes if verbose else trace.nodes[:TABLE_LIMIT]
-    rows = [("" if node.hops is None else node.hops, node.label, node.group, node.source) for node in shown]
-    grid(console, ("hops", "what", "group", "source"), rows)
+    rows = [("" if node.hops is None else node.hops, node.label, _place(node)) for node in shown]
+    grid(console, ("hops", "what", "source"), rows)
     if len(shown) < len(trace.nodes):
         console.print(f"… {len(trace.nodes) - len(shown):,} more rows: --verbose or --json lists all", style="dim")
-    for line in summary(trace):
+    for line in summary(trace, console.width):
         console.print(line.text, style=line.style or None)
 
 
@@ -135,9 +136,15 @@ def _label(members: Sequence[TraceNode]) -> str:
         text = first.label
     else:
         ranks = ranks_text(node.rank for node in members if node.rank is not None)
-        text = f"{first.kind}s of {first.op or 'call'} #{first.seq} on ranks {ranks}"
-    source = f"  ({first.source})" if first.source and len({node.source for node in members}) == 1 else ""
+        group = f" of {first.group}" if first.group else ""
+        text = f"{first.kind}s of {first.op or 'call'} #{first.seq}{group}, ranks {ranks}"
+    source = f"  ({_place(first)})" if first.source and len({node.source for node in members}) == 1 else ""
     return printable(text + source)
+
+
+def _place(node: TraceNode) -> str:
+    """Return the file's name, line and function, without the folders above the file."""
+    return (node.source or "").rpartition("/")[2]
 
 
 def _fit(lines: Iterable[Line], width: int) -> Iterator[Line]:

@@ -63,8 +63,7 @@ def demo(
             steps, truth = list(_shipped_steps()), None
         store = f"embedded:{Path(scratch) / 'store'}"
         shown = [_play(step, store, settings) for step in steps]
-    if truth:
-        screen.remark(truth)
+    screen.remark(truth or "\nNow yours: provstore diagnose FOLDER_OF_DUMPS")
     if settings.json:
         answer = {"schema": "provstore-demo/1", "truth": truth, "steps": shown}
         screen.show(answer, lambda _: None)
@@ -76,10 +75,12 @@ def _shipped_steps() -> Iterator[Step]:
     yield Step("Keep its dumps, and those of a healthy run, in one store.", ("ingest", hang, healthy))
     yield Step(
         "Where does what rank 2 got out of its third collective come from? All ranks meet in one graph.",
-        ("trace", "tensor:2:3:out", "--run", "healthy"),
+        ("trace", "tensor:2:3:out", "--run", "healthy", "--group", "default"),
     )
-    yield Step("What did every rank do last?", ("query", "last_call_per_rank", "--param", "run=hang"))
-    yield Step("The same answer comes from the store, long after the dumps are gone.", ("diagnose", "run:hang"))
+    yield Step(
+        "Which ranks are behind the others, in which process group?", ("query", "lagging_ranks", "--param", "run=hang")
+    )
+    yield Step("Is the graph what its journal says? Both survive the dumps.", ("store", "check"))
 
 
 def _live_steps(screen: Screen, scratch: Path, fault: str) -> tuple[list[Step], str]:

@@ -48,8 +48,8 @@ def test_ranks_that_do_the_same_share_a_line():
     assert lines[:5] == [
         "output of all_reduce #1 on rank 2",
         "← collective of all_reduce #1",
-        "← inputs of all_reduce #1 on ranks 0-3",
-        "← outputs of all_reduce #0 on ranks 0-3",
+        "← inputs of all_reduce #1 of 0@0-3, ranks 0-3",
+        "← outputs of all_reduce #0 of 0@0-3, ranks 0-3",
         "← collective of all_reduce #0",
     ]
 
@@ -84,7 +84,7 @@ def test_different_things_behind_one_branch_off():
 def test_every_element_stands_in_the_tree_once():
     shown = "\n".join(texts(ladder(40), verbose=True, width=400))
 
-    assert shown.count("inputs of all_reduce #7 on ranks 0-3") == 1
+    assert shown.count("inputs of all_reduce #7 of 0@0-3, ranks 0-3") == 1
 
 
 def test_an_incomplete_trace_says_why():
