@@ -83,8 +83,10 @@ def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> Non
     before = going.facts
     going.reached = 0
     fresh, refused = consistent(given.dumps)
-    if had_dumps:
-        fresh, late = _against_store(going, scope, fresh)
+    unknown = [dump for dump in fresh if not going.is_known(scope, _origin(dump, request))]
+    if had_dumps and unknown:
+        fits, late = _against_store(going, scope, unknown)
+        fresh = [dump for dump in fresh if dump in fits or dump not in unknown]
         refused += late
     try:
         for refusal, dump in refused:
