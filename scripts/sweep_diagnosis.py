@@ -85,7 +85,16 @@ def cell(rows: list[Row]) -> str:
     """Return e.g. ``4/5 1u``: right answers of all, and the others by first letter (W wrong, X crash)."""
     if not rows:
         return "-"
-    letters = {"undecided": "u", "silent": "s", "class": "c", "place": "p", "partial": "h", "wrong": "W", "crash": "X"}
+    letters = {
+        "undecided": "u",
+        "silent": "s",
+        "class": "c",
+        "place": "p",
+        "partial": "h",
+        "weak": "w",
+        "wrong": "W",
+        "crash": "X",
+    }
     others = Counter(letters[row.verdict.word] for row in rows if row.verdict.word != "right")
     text = " ".join(f"{count}{letter}" for letter, count in sorted(others.items()))
     return f"{sum(row.verdict.word == 'right' for row in rows)}/{len(rows)} {text}".strip()

@@ -102,8 +102,11 @@ def simulate(scenario: Scenario) -> Outcome:
     run = execute(job, scenario.seed)
     luck = random.Random(scenario.seed * 7 + 1)
     dead = {rank for rank, why in run.halted.items() if why == "dead"}
-    aborted = _gloo_aborts(job, run, injected, scenario, luck)
-    _fail_neighbours(run, dead | aborted, scenario)
+    aborted = _gloo_aborts(run, injected, luck)
+    if scenario.resets and scenario.size.backend == "gloo":
+        _fail_neighbours(run, dead | aborted)
+    elif aborted:
+        _fail_neighbours(run, aborted)
     moments = _moments(job, run, scenario, dead | aborted, luck)
     recordings, numbers = record_all(job, run, moments)
     lost = {*scenario.lost, *scenario.truncated}
@@ -113,14 +116,12 @@ def simulate(scenario: Scenario) -> Outcome:
     return Outcome(scenario, job, run, recordings, truth)
 
 
-def _gloo_aborts(
-    job: Job, run: Execution, injected: list[Injected], scenario: Scenario, luck: random.Random
-) -> set[int]:
+def _gloo_aborts(run: Execution, injected: list[Injected], luck: random.Random) -> set[int]:
     """gloo aborts one process of a group whose members disagree on the amount of data, not always the guilty one."""
     aborted: set[int] = set()
     for made in injected:
         group = made.op.group
-        if group is None or group.backend != "gloo" or made.fault.kind not in MISMATCHES[1:] or not scenario.resets:
+        if group is None or group.backend != "gloo" or made.fault.kind not in MISMATCHES[1:]:
             continue
         waiting = [rank for rank in group.ranks if rank in run.waiting]
         if made.fault.rank in waiting:
@@ -128,10 +129,8 @@ def _gloo_aborts(
     return aborted
 
 
-def _fail_neighbours(run: Execution, gone: set[int], scenario: Scenario) -> None:
+def _fail_neighbours(run: Execution, gone: set[int]) -> None:
     """gloo: whoever waits in a group with a process that is gone fails, leaves too, and takes others along."""
-    if not scenario.resets or scenario.size.backend != "gloo":
-        return
     left = set(gone)
     while True:
         falling = {rank for rank in run.waiting if rank not in left and _waits_with(run.calls[rank], left)}

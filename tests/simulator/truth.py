@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
 
 from .execution import Call, Execution
 from .faults import MISMATCHES, Injected
@@ -59,6 +61,10 @@ class Truth:
     hangs: bool = False
     decidable: bool = False
     """The dumps hold enough to name the culprits."""
+    allowed: frozenset[int] = frozenset()
+    """All ranks with a fault, those whose fault another one hid included."""
+    blind: bool = False
+    """Transfers leave no trace, so that an idle rank can look like a cause: FR 8.2 allows a "possible" host."""
     without_dump: frozenset[int] = frozenset()
     """Ranks without a usable file: may be called dead or missing without being wrong, when others wait for them."""
     all_evidence: bool = True
@@ -80,9 +86,12 @@ def establish(evidence: Evidence, injected: list[Injected], in_flight: bool, cyc
         )  # fmt: skip
     if not injected or in_flight:
         return Truth("none", frozenset(), frozenset(), without_dump=evidence.without_dump, all_evidence=whole)
-    parts = tuple(_one(evidence, made, hangs, alone=len(injected) == 1) for made in injected)
+    blind = "transfers" in evidence.lacks
+    allowed = frozenset(made.fault.rank for made in injected)
+    shown = [made for made in injected if _took_effect(evidence, made)] or injected
+    parts = tuple(_one(evidence, made, hangs, alone=len(shown) == 1) for made in shown)
     if len(parts) == 1:
-        return parts[0]
+        return replace(parts[0], allowed=allowed, blind=blind)
     return Truth(
         "+".join(part.fault for part in parts),
         frozenset().union(*(part.culprits for part in parts)),
@@ -93,10 +102,35 @@ def establish(evidence: Evidence, injected: list[Injected], in_flight: bool, cyc
         else frozenset(),
         hangs=hangs,
         decidable=all(part.decidable for part in parts),
+        allowed=allowed,
+        blind=blind,
         without_dump=evidence.without_dump,
         all_evidence=whole,
         parts=parts,
     )
+
+
+def _took_effect(evidence: Evidence, made: Injected) -> bool:
+    """Whether the job came as far as the fault, so that it shows in the dumps."""
+    rank, kind = made.fault.rank, made.fault.kind
+    if kind in ("stuck", "dead"):
+        return rank in evidence.run.halted
+    if kind == "slow":
+        return True
+    calls = {call.index: call for call in evidence.run.calls[rank]}
+    if kind not in (*MISMATCHES, "device", "device_before", "network"):
+        return any(index >= made.index for index in calls)
+    if made.index not in calls:
+        return False
+    peers = [
+        call
+        for peer, index in _same_place(evidence, rank, made)
+        for call in evidence.run.calls[peer]
+        if call.index == index
+    ]
+    if kind == "device":
+        return any(call.kernel.ended is not None for call in peers)
+    return bool(peers) or made.op.kind in ("send", "recv", "batch")
 
 
 def _one(evidence: Evidence, made: Injected, hangs: bool, alone: bool) -> Truth:
@@ -122,12 +156,16 @@ def _one(evidence: Evidence, made: Injected, hangs: bool, alone: bool) -> Truth:
     if fault.kind in ("network", "device_before"):
         sets = (members, frozenset())
     culprits = frozenset() if fault.kind == "network" else frozenset({rank})
+    kinds = KINDS[fault.kind]
+    if rank not in evidence.moments:
+        # it took its own wrong call with it: the others only see that it is gone
+        kinds |= {"dead"}
     sole = alone or fault.kind in ("stuck", "dead", "device", *MISMATCHES)
     return Truth(
-        fault.kind, culprits, KINDS[fault.kind], sets, instances, group.name if group is not None else "", made.op.op,
+        fault.kind, culprits, kinds, sets, instances, group.name if group is not None else "", made.op.op,
         frozenset(range(evidence.job.world)) - {rank} if hangs and fault.kind != "network" else frozenset(),
         hangs, _decidable(evidence, made, hangs, awaited) and sole,
-        evidence.without_dump, not evidence.without_dump,
+        without_dump=evidence.without_dump, all_evidence=not evidence.without_dump,
     )  # fmt: skip
 
 
@@ -223,7 +261,7 @@ def _decidable(evidence: Evidence, made: Injected, hangs: bool, awaited: dict[tu
     if lacks & {"comparable_numbers", "members"} or (evidence.without_dump - {fault.rank}):
         return False
     if fault.kind == "slow":
-        return "clock" not in lacks and "finished_calls" not in lacks and len(evidence.job.steps[0]) >= 12
+        return not lacks & {"clock", "finished_calls", "whole_ring"} and _is_late_enough(evidence, fault.rank)
     if not hangs or group is None:
         return False
     if fault.kind in ("stuck", "dead"):
@@ -231,6 +269,8 @@ def _decidable(evidence: Evidence, made: Injected, hangs: bool, awaited: dict[tu
         blind = "status" in lacks and lacks & {"whole_ring", "finished_calls"}
         return first and "transfers" not in lacks and not blind
     if fault.kind in MISMATCHES:
+        if fault.rank not in evidence.moments:
+            return False
         entered = 1 + len(_same_place(evidence, fault.rank, made))
         return entered >= 3 and entered > len(group.ranks) // 2 and "transfers" not in lacks
     return _decidable_by_counts(evidence, fault.kind, group)
@@ -241,12 +281,36 @@ def _decidable_by_counts(evidence: Evidence, kind: str, group: Group) -> bool:
     if kind == "device":
         return "status" not in lacks or "finished_calls" not in lacks
     if kind in ("device_before", "network"):
-        return not evidence.job.has_p2p
+        return not evidence.job.has_p2p and ("dump_time" not in lacks or group.backend != "gloo")
     if lacks & {"whole_ring", "finished_calls", "transfers"} or kind == "wrong_group":
         return False
     if kind in ("no_send", "no_recv"):
-        return len([other for other in evidence.job.groups if other.desc == group.desc]) >= 3
+        siblings = [other for other in evidence.job.groups if other.desc == group.desc]
+        return len(siblings) >= 3 and not any(op.kind == "batch" for op in evidence.job.programs[0])
     return len(group.ranks) >= 3
+
+
+def _is_late_enough(evidence: Evidence, rank: int) -> bool:
+    """Whether the rank clearly meets FR 8.5 in one of its groups: how often last, how late against the cadence."""
+    created: dict[int, dict[int, list[int]]] = {}
+    for member, calls in enumerate(evidence.run.calls):
+        for call in calls:
+            if call.op.kind == "collective" and call.op.group is not None and rank in call.op.group.ranks:
+                created.setdefault(call.op.group.key, {}).setdefault(member, []).append(call.created)
+    for members in created.values():
+        if len(members) < 2 or rank not in members:
+            continue
+        rows = list(zip(*members.values()))[1:]
+        at = list(members).index(rank)
+        late = [row[at] - median(row[:at] + row[at + 1 :]) for row in rows]
+        last = sum(row[at] == max(row) for row in rows)
+        firsts = [min(row) for row in rows]
+        if len(rows) < 10:
+            continue
+        cadence = median(b - a for a, b in pairwise(firsts))
+        if last >= 0.8 * len(rows) and median(late) >= max(0.25 * cadence, 8e6):
+            return True
+    return False
 
 
 def _oldest_is_in(evidence: Evidence, peer: int, awaited: dict[tuple[str, int], list[int]]) -> bool:

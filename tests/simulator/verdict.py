@@ -16,8 +16,9 @@ class Verdict:
     """How good an answer is.
 
     ``right``; ``partial`` (one of several culprits); ``undecided`` and ``silent`` (nobody named; silent says healthy
-    although the job hangs); ``class`` (right rank, other class); ``place`` (right rank and class, another instance);
-    ``wrong`` (an innocent rank is named).
+    although the job hangs); ``weak`` (an innocent rank is suspected where transfers leave no trace, with the lowest
+    confidence, as FR 8.2 has it); ``class`` (right rank, other class); ``place`` (right rank and class, another
+    instance); ``wrong`` (an innocent rank is named).
     """
 
     word: str
@@ -31,9 +32,12 @@ class Verdict:
 
 def judge(truth: Truth, diagnosis: Diagnosis) -> Verdict:
     """Return how ``diagnosis`` compares with ``truth``."""
+    weak = None
     for finding in diagnosis.findings:
         innocent = _innocents(truth, finding)
-        if innocent:
+        if innocent and truth.blind and (finding.kind, finding.confidence) == ("host", "possible"):
+            weak = Verdict("weak", f"ranks {sorted(innocent)} suspected: {finding.summary}")
+        elif innocent:
             return Verdict(
                 "wrong", f"ranks {sorted(innocent)} accused ({finding.kind}, {finding.confidence}): {finding.summary}"
             )
@@ -42,6 +46,8 @@ def judge(truth: Truth, diagnosis: Diagnosis) -> Verdict:
             return Verdict(
                 "wrong", f"ranks {sorted(overlap)} are culprits and victims of one finding: {finding.summary}"
             )
+    if weak is not None:
+        return weak
     about = [finding for finding in diagnosis.findings if not _is_about_missing(truth, finding)]
     if truth.fault == "none" or not (truth.hangs or truth.fault == "slow"):
         return _without_fault(truth, diagnosis, about)
@@ -63,6 +69,8 @@ def _graded(truth: Truth, about: list[Finding]) -> Verdict:
     kinds = {finding.kind for finding in about}
     if not kinds & truth.kinds:
         return Verdict("class", f"{sorted(kinds)} instead of {sorted(truth.kinds)}: {about[0].summary}")
+    if not named and truth.culprits and named not in truth.sets:
+        return Verdict("undecided", f"names nobody: {about[0].summary}")
     if truth.culprits - named and named not in truth.sets:
         return Verdict("partial", f"named {sorted(named)}, truth {sorted(truth.culprits)}: {about[0].summary}")
     fitting = [finding for finding in about if finding.kind in truth.kinds]
@@ -75,9 +83,9 @@ def _innocents(truth: Truth, finding: Finding) -> frozenset[int]:
     named = frozenset(culprit.rank for culprit in finding.culprits)
     if named in truth.sets or _is_about_missing(truth, finding):
         return frozenset()
-    allowed = (
-        truth.culprits.union(*truth.sets) if finding.kind in ("collective_hang", "order_deadlock") else truth.culprits
-    )
+    allowed = truth.culprits | truth.allowed
+    if finding.kind in ("collective_hang", "order_deadlock"):
+        allowed = allowed.union(*truth.sets)
     return named - allowed
 
 
@@ -88,7 +96,7 @@ def _is_about_missing(truth: Truth, finding: Finding) -> bool:
 
 def _is_there(truth: Truth, finding: Finding) -> bool:
     if finding.group is None or finding.seq is None:
-        return any(number < 0 for _, number in truth.instances) or finding.channel in ("send", "recv")
-    if finding.channel in ("send", "recv"):
+        return finding.channel not in (None, "collective")
+    if finding.channel not in (None, "collective"):
         return any(name == finding.group.name for name, _ in truth.instances)
     return (finding.group.name, finding.seq) in truth.instances
