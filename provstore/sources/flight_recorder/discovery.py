@@ -146,8 +146,19 @@ def _take_named(path: Path, naming: Naming, seen: set[tuple[int, int]], folder: 
     if isinstance(candidate, Candidate):
         candidate.is_meant = True
         folder.candidates.append(candidate)
+        _take_sidecar_beside(path, candidate.rank, folder)
     elif candidate:
         found.refusals.append(Refusal(path.name, candidate, path=str(path)))
+
+
+def _take_sidecar_beside(path: Path, rank: int | None, folder: _Folder) -> None:
+    """Give a dump that was named alone the sidecar that its folder holds for its rank, unless another is named too."""
+    if rank is None or rank in folder.sidecars:
+        return
+    names_beside = (f"fr_meta_rank_{rank}.json", f"pgs_{rank}.json", f"{_TWINS}/pgs_{rank}.json")
+    beside = next((place for name in names_beside if (place := path.parent / name).is_file()), None)
+    if beside is not None:
+        folder.sidecars[rank] = beside, beside.name
 
 
 def _scan_tree(
