@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 import kglite
 
 from provstore.cypher import ADHOC, Query, named, query
-from provstore.errors import ConfigError, StoreError
+from provstore.errors import ConfigError, InputError, StoreError
 from provstore.model.block import DERIVED_RELATIONS, UNIQUE_KEY, Block, Nodes, Relations
 from provstore.stores import Rows, WriteReport, facts
 from provstore.stores.embedded_query import run_in_child
@@ -135,6 +135,8 @@ class EmbeddedStore:
         except kglite.CypherTimeoutError:
             return Rows((), "timeout")
         except kglite.KgError as error:
+            if query.name == ADHOC:
+                raise InputError(f"query: {error}") from error
             raise StoreError(f"{query.name}: {self._place}: {error}") from error
         view = _view(answer)
         is_cut = query.max_rows is not None and len(view) > query.max_rows

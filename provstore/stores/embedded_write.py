@@ -12,7 +12,7 @@ import pandas as pd
 
 from provstore.errors import StoreError
 from provstore.model.block import UNIQUE_KEY, Column, Nodes, Relations
-from provstore.stores.facts import MIXED, is_record, kind_of
+from provstore.stores.facts import MIXED, folded, is_record, kind_of
 
 
 def fits_nodes(nodes: Nodes) -> bool:
@@ -27,6 +27,8 @@ def fits_relations(relations: Relations) -> bool:
 
 def write_nodes(graph: kglite.KnowledgeGraph, nodes: Nodes) -> None:
     """Add nodes; values that are there stay, only ``declared`` may become true."""
+    # Of rows with one new key the engine would make several nodes.
+    nodes = folded(nodes)
     base, *labels = nodes.labels
     key = UNIQUE_KEY[base]
     columns: dict[str, object] = {key: _objects(nodes.keys), **_arrays(nodes.columns)}

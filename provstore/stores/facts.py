@@ -91,15 +91,17 @@ def missing_end(relations: Relations, label: str, key: str) -> StoreError:
 
 def node_rows(nodes: Nodes) -> list[dict[str, object]]:
     """Return one row a key, in key order; of repeated keys the first value of each property counts."""
-    merged: dict[str, dict[str, Value]] = {}
-    for key, properties in zip(nodes.keys, _properties(nodes.columns, len(nodes))):
-        known = merged.setdefault(key, {})
-        declared = known.get("declared") or properties.get("declared")
-        for name, value in properties.items():
-            known.setdefault(name, value)
-        if declared is not None:
-            known["declared"] = declared
+    merged = _merged(nodes)
     return [{"key": key, "properties": merged[key]} for key in sorted(merged)]
+
+
+def folded(nodes: Nodes) -> Nodes:
+    """Return the same facts with each key once."""
+    if len(set(nodes.keys)) == len(nodes.keys):
+        return nodes
+    merged = _merged(nodes)
+    columns = {name: [row.get(name) for row in merged.values()] for name in nodes.columns}
+    return Nodes(nodes.labels, list(merged), columns)
 
 
 def relation_rows(relations: Relations) -> list[dict[str, object]]:
@@ -118,6 +120,18 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
+
+
+def _merged(nodes: Nodes) -> dict[str, dict[str, Value]]:
+    merged: dict[str, dict[str, Value]] = {}
+    for key, properties in zip(nodes.keys, _properties(nodes.columns, len(nodes))):
+        known = merged.setdefault(key, {})
+        declared = known.get("declared") or properties.get("declared")
+        for name, value in properties.items():
+            known.setdefault(name, value)
+        if declared is not None:
+            known["declared"] = declared
+    return merged
 
 
 def _properties(columns: Mapping[str, Column], rows: int) -> Iterator[dict[str, Value]]:
