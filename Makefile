@@ -34,8 +34,9 @@ format: $(VENV)/.dev ## Rewrite the code in the one format
 	@$(RUN)/ruff format .
 	@$(RUN)/ruff check --fix .
 
-docs: $(VENV)/.dev ## Regenerate the reference pages and pictures from the code
+docs: $(VENV)/.dev ## Make the reference pages, pictures and shown output anew
 	@$(RUN)/python scripts/make_reference.py
+	@$(RUN)/python tests/docs/console.py --write README.md docs/howto/*.md docs/explanation/*.md
 
 clean: ## Remove what the targets made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

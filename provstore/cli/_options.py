@@ -81,7 +81,10 @@ def flags(command: Callable[..., Any], *, on_root: bool = False) -> Callable[...
     def wrapped(**given: Any) -> Any:
         context = None if on_root else given.pop("_context")
         settings = Globals(**{field.name: given.pop(field.name) for field in fields(Globals)})
-        return command(settings.over(context.obj if context else None), **given)
+        try:
+            return command(settings.over(context.obj if context else None), **given)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -82,7 +82,7 @@ class Screen:
     def remark(self, text: str) -> None:
         """Say something beside the answer, on standard error."""
         if not self.settings.quiet:
-            self.err.print(printable_block(text))
+            self.err.print(printable_block(text), soft_wrap=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Progress | None]:

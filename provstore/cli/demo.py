@@ -17,9 +17,12 @@ import typer
 
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Screen
+from provstore.errors import InputError
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 """Dumps that real jobs left; see ``provstore/samples``."""
+
+LIVE_SECONDS = 120.0
 
 EXAMPLES = """Examples:
 
@@ -86,16 +89,19 @@ def _shipped_steps() -> Iterator[Step]:
 def _live_steps(screen: Screen, scratch: Path, fault: str) -> tuple[list[Step], str]:
     from provstore.capture.live import run_job
 
-    screen.remark(f"running 4 gloo processes with the fault {fault}: up to half a minute …")
-    job = run_job(scratch / "dumps", fault)
+    screen.remark(f"running 4 gloo processes with the fault {fault}: up to a minute or so …")
+    job = run_job(scratch / "dumps", fault, timeout=LIVE_SECONDS)
+    if not any(job.directory.iterdir()):
+        screen.remark(job.log)
+        raise InputError(f"live job: {fault}: left no dump within {LIVE_SECONDS:.0f} s")
     dumps = str(job.directory)
     where = "" if job.truth.rank is None else f" on rank {job.truth.rank}"
     steps = [
         Step("What the processes left behind, read and kept.", ("ingest", dumps)),
         Step("Which rank, in which call, and how do we know?", ("diagnose", dumps)),
         Step(
-            "What did every rank do last?",
-            ("query", "last_call_per_rank", "--param", f"run=live-{fault}"),
+            "Which ranks are behind the others?",
+            ("query", "lagging_ranks", "--param", f"run=live-{fault}"),
         ),
     ]
     return steps, f"built in: {fault}{where}: it {job.truth.fault.says}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,15 @@ CODES = {
     "error": errors.EXIT_USAGE,
 }
 """Status of a diagnosis → exit code."""
+
+
+class Question(enum.StrEnum):
+    """What a diagnosis can be about."""
+
+    HANG = "hang"
+    NAN = "nan"
+    SLOW = "slow"
+
 
 EXAMPLES = """Examples:
 
@@ -45,8 +55,7 @@ def diagnose(
         ),
     ] = None,
     about: Annotated[
-        str | None,
-        typer.Option(metavar="QUESTION", help="The question: hang, nan or slow [default: all].", show_default=False),
+        Question | None, typer.Option(help="The question [default: all of them].", show_default=False)
     ] = None,
     attempt: Annotated[
         int | None, typer.Option(metavar="N", help="Attempt of a stored run.", min=0, show_default=False)
@@ -74,12 +83,13 @@ def diagnose(
 
     screen = Screen(settings)
     targets = what or []
+    question = about.value if about else None
     stored = _stored_run(targets)
     if targets and stored is None:
         with screen.progress("reading") as progress:
             diagnosis = api.diagnose(
                 *targets,
-                about=about,
+                about=question,
                 recursive=recursive,
                 rank_regex=rank_regex,
                 rank_map=rank_map(rank_map_file),
@@ -87,7 +97,7 @@ def diagnose(
             )
     else:
         with api.open(settings.store, journal=settings.journal, read_only=not save) as store:
-            diagnosis = store.diagnose(run=stored, attempt=attempt, about=about, save=save)
+            diagnosis = store.diagnose(run=stored, attempt=attempt, about=question, save=save)
     show(screen, diagnosis)
 
 

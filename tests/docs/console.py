@@ -1,8 +1,8 @@
 """Runs the ``console`` blocks of a page, in order, in one scratch folder, and compares or rewrites what they show.
 
 A line that starts with ``$ `` is a command; the lines below it are what it prints (both streams). In what is expected,
-``…`` stands for any text within a line, and a line that is only ``…`` for any lines. Called as a script with ``--write``
-and pages, it puts the real output into them; what still fits is kept.
+``…`` stands for any text within a line, and a line that is only ``…`` for any lines. As a script, with ``--write`` and
+pages, it puts the real output into them; what still fits is kept.
 """
 
 import os

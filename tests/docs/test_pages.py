@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -24,6 +25,17 @@ def test_the_commands_of_a_page_give_what_the_page_shows(page):
             for command in console.commands(block):
                 real = console.output(command, folder)
                 assert console.fits(command.expected, real), f"$ {command.text}\n{real}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if PYTHON.search(page.read_text(encoding="utf-8"))], ids=of)
+def test_the_python_of_a_page_runs(page):
+    with console.scratch_folder() as folder:
+        (Path(folder) / "dumps").symlink_to(ROOT / "provstore" / "samples" / "hang")
+        for code in PYTHON.findall(page.read_text(encoding="utf-8")):
+            done = subprocess.run(
+                [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+            )
+            assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=of)

@@ -1,0 +1,270 @@
+"""Exit codes, errors, and manners of the commands."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from provstore import rooms
+
+
+def test_a_healthy_job_exits_with_0_and_a_hung_one_with_1(command, samples):
+    assert command("diagnose", samples / "healthy").code == 0
+    assert command("diagnose", samples / "hang").code == 1
+
+
+def test_what_the_dumps_cannot_tell_exits_with_3(command, samples):
+    answer = command("diagnose", samples / "healthy", "--about", "nan", "--json")
+
+    assert (answer.code, json.loads(answer.out)["status"]) == (3, "undecided")
+
+
+def test_a_folder_without_dumps_exits_with_2_and_says_which(command, tmp_path):
+    (tmp_path / "empty").mkdir()
+
+    answer = command("diagnose", tmp_path / "empty")
+
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"provstore: {tmp_path / 'empty'}: ")
+
+
+def test_a_path_that_is_not_there_is_named_with_the_way_to_ask_for_a_run(command):
+    answer = command("diagnose", "my-job")
+
+    assert answer.code == 2
+    assert answer.err == "provstore: my-job: no such file or folder\nhint: run:my-job asks for a stored run\n"
+
+
+def test_a_stored_run_gives_the_same_findings_as_its_folder(filled, samples):
+    folder = json.loads(filled("diagnose", samples / "hang", "--json").out)
+    stored = json.loads(filled("diagnose", "run:hang", "--json").out)
+
+    assert stored["findings"] == folder["findings"]
+    assert stored["status"] == "findings"
+
+
+def test_options_of_every_command_may_stand_on_either_side_of_its_name(command, samples):
+    before = command("--json", "diagnose", samples / "healthy")
+    after = command("diagnose", samples / "healthy", "--json")
+
+    assert json.loads(before.out)["status"] == json.loads(after.out)["status"] == "healthy"
+
+
+def test_the_store_may_be_given_on_either_side_too(command, samples, tmp_path):
+    command("--store", f"embedded:{tmp_path / 'here'}", "ingest", samples / "hang")
+
+    answer = command("store", "info", "--store", f"embedded:{tmp_path / 'here'}", "--json")
+
+    assert json.loads(answer.out)["runs"] == [{"run": "hang", "attempt": 0}]
+
+
+def test_the_store_of_the_environment_is_used(command, samples, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROVSTORE_STORE", f"embedded:{tmp_path / 'there'}")
+
+    command("ingest", samples / "hang")
+
+    assert (tmp_path / "there").is_dir()
+    assert not (tmp_path / ".provstore").exists()
+
+
+def test_a_store_that_is_not_there_is_unavailable_and_not_made(command, tmp_path):
+    answer = command("store", "info")
+
+    assert answer.code == 7
+    assert answer.err.startswith("provstore: ")
+    assert not (tmp_path / ".provstore").exists()
+
+
+def test_the_same_evidence_again_is_known(filled, samples):
+    answer = filled("ingest", samples / "hang", "--json")
+
+    assert answer.code == 0
+    assert json.loads(answer.out)["counts"] == {"new": 0, "known": 4, "refused": 0, "skipped": 0}
+
+
+def test_a_refused_file_is_named_the_others_are_used_and_the_exit_code_says_it(command, samples, tmp_path):
+    for path in (samples / "hang").iterdir():
+        (tmp_path / "set").mkdir(exist_ok=True)
+        (tmp_path / "set" / path.name).write_bytes(path.read_bytes())
+    broken = tmp_path / "set" / "fr_gloo_rank_1"
+    broken.write_bytes(broken.read_bytes()[:100])
+
+    answer = command("ingest", tmp_path / "set")
+
+    assert answer.code == 2
+    assert "refused: fr_gloo_rank_1" in answer.out
+    assert "4 files (3 new, 1 refused)" in answer.out
+
+
+def test_an_ambiguous_target_lists_what_it_could_mean(filled):
+    answer = filled("trace", "tensor:2:3:out", "--run", "healthy")
+
+    assert answer.code == 2
+    assert answer.err.count("\n  https://w3id.org/provstore/id/healthy/0/gloo/") == 2
+    assert "hint: " in answer.err
+
+
+def test_a_cut_trace_is_an_answer_unless_a_whole_one_is_required(filled):
+    cut = ("trace", "tensor:2:3:out", "--run", "healthy", "--group", "default", "--depth", "1")
+
+    assert filled(*cut).code == 0
+    assert filled(*cut, "--require-complete").code == 3
+
+
+def test_a_trace_needs_no_store_when_it_is_given_dumps(command, samples, tmp_path):
+    answer = command("trace", "tensor:2:3:out", samples / "healthy", "--group", "default", "--json")
+
+    assert answer.code == 0
+    assert json.loads(answer.out)["complete"] is True
+    assert not (tmp_path / ".provstore").exists()
+
+
+@pytest.mark.parametrize(("form", "opening"), [("dot", "digraph"), ("mermaid", "flowchart"), ("prov-n", "document")])
+def test_a_trace_can_be_written_in_an_export_format(filled, form, opening):
+    answer = filled("trace", "tensor:2:3:out", "--run", "healthy", "--group", "default", "--format", form)
+
+    assert answer.code == 0
+    assert opening in answer.out.split("\n\n")[0]
+
+
+def test_an_export_is_the_document_alone(filled):
+    answer = filled("export", "prov-json", "--run", "hang")
+
+    assert answer.code == 0
+    assert json.loads(answer.out)["prefix"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["query", "no_such_query"], "no_such_query"),
+        (["query", "lagging_ranks", "--param", "runhang"], "runhang: --param: not of the form key=value"),
+        (["query", "lagging_ranks", "--param", "color=red"], "color"),
+        (["query"], "give one of NAME, --cypher TEXT and --list"),
+        (["query", "--cypher", "CREATE (n) RETURN n"], "CREATE"),
+        (["export", "papyrus", "--run", "hang"], "papyrus"),
+        (["diagnose", "--about", "weather", "run:hang"], "weather"),
+        (["trace", "nothing-like-this"], "nothing-like-this"),
+        (["ingest", "/no/such/folder"], "/no/such/folder"),
+        (["no-such-command"], "no-such-command"),
+        (["trace"], "TARGET"),
+        (["diagnose", "--depth", "3"], "--depth"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_of_the_user_is_one_line_that_names_it_and_exits_with_2(filled, arguments, words):
+    answer = filled(*arguments)
+
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("provstore: ")
+    assert words in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_markup_and_control_characters_of_the_command_line_are_shown_literally(command):
+    answer = command("diagnose", "[red]\x1b[31mx")
+
+    assert r"[red]\x1b[31mx" in answer.err
+
+
+def test_an_error_of_the_program_is_one_line_too_and_verbose_shows_where(command, samples, monkeypatch):
+    from provstore import api
+
+    def broken(*_, **__):
+        raise RuntimeError("no\x1bgood")
+
+    monkeypatch.setattr(api, "diagnose", broken)
+
+    assert command("diagnose", samples / "hang").err.startswith(r"provstore: internal error: RuntimeError: no\x1bgood")
+    assert "Traceback" not in command("diagnose", samples / "hang").err
+    assert "Traceback" in command("--verbose", "diagnose", samples / "hang").err
+
+
+def test_results_go_to_standard_output_alone(filled):
+    assert filled("query", "lagging_ranks", "--param", "run=hang").err == ""
+    assert filled("store", "check").err == ""
+
+
+def test_wide_rows_are_shown_one_by_one(filled):
+    out = filled("query", "last_call_per_rank", "--param", "run=hang").out
+
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.count("is_completed  ") == 4
+
+
+def test_doctor_looks_at_python_the_libraries_and_the_store(filled):
+    answer = filled("doctor", "--json")
+    checks = {check["name"]: check["status"] for check in json.loads(answer.out)["checks"]}
+
+    assert answer.code == 0
+    assert checks["python"] == checks["kglite"] == checks["store"] == "ok"
+
+
+def test_the_demo_tells_its_story_in_a_store_of_its_own(command, tmp_path):
+    answer = command("demo", "--json")
+    steps = json.loads(answer.out)["steps"]
+
+    assert answer.code == 0
+    assert [step["exit_code"] for step in steps] == [1, 0, 0, 0, 0]
+    assert not (tmp_path / ".provstore").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [*(one for one in rooms.names("cli") if one != "store"), "store info", "store check", "store rebuild"]
+)
+def test_every_command_has_help_with_an_example(command, name):
+    answer = command(*name.split(), "--help")
+
+    assert answer.code == 0
+    assert "Example" in answer.out
+    assert f"provstore {name}" in answer.out.split("Example")[1]
+    assert max(len(line) for line in answer.out.split("Example")[0].splitlines()) <= 80
+
+
+def test_the_version_is_that_of_the_package(command):
+    from importlib.metadata import version
+
+    assert command("--version").out == f"provstore {version('provstore')}\n"
+
+
+def started(arguments, cwd, **options):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PROVSTORE_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "provstore", *map(str, arguments)], cwd=cwd, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+    )  # fmt: skip
+
+
+def test_a_reader_that_has_seen_enough_causes_no_noise_and_keeps_the_exit_code(samples, tmp_path):
+    process = started(["diagnose", samples / "hang", "--json"], tmp_path)
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+
+    assert (process.wait(60), err) == (1, "")
+
+
+def test_an_interruption_exits_with_130_and_says_what_is_kept(command, samples, monkeypatch):
+    from provstore import api
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "diagnose", interrupted)
+
+    answer = command("diagnose", samples / "hang")
+
+    assert answer.code == 130
+    assert answer.err.startswith("provstore: interrupted: what was accepted so far is kept")
+
+
+def test_completion_offers_commands_and_options(tmp_path):
+    environment = {**os.environ, "_PROVSTORE_COMPLETE": "complete_bash", "COMP_WORDS": "provstore d", "COMP_CWORD": "1"}
+    offered = subprocess.run(
+        [sys.executable, "-m", "provstore"], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+
+    assert {"demo", "diagnose", "doctor"} <= set(offered.stdout.split())
