@@ -64,7 +64,7 @@ def _head(part: Group) -> Json:
 
 
 def _require_text(part: Group) -> None:
-    for name, end in zip(("key", "target"), part.ends):
+    for name, end in zip(("key",) if part.type is None else ("source", "target"), part.ends):
         columns.utf8(name, end)
     for kind, column in part.columns:
         columns.utf8(kind.name, list(columns.strings(column)))

@@ -1,15 +1,16 @@
 """A block as one Parquet file: ordinary nullable columns that DuckDB and Spark read, and back without any change.
 
 Every file has the same columns: those of ``STRUCTURE``, one for each property of ``model.schema``, and
-``extra_properties`` for what has no column there or another type than its column. One row group holds one kind of
-node or relationship. How the rows were grouped is in the file's metadata under ``provstore.block``.
+``extra_properties`` for what has no column there or another type than its column. Nodes are the first row group,
+relationships the second. How the rows were grouped is in the file's metadata under ``provstore.block``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from provstore.errors import InputError
@@ -61,21 +62,14 @@ def encode(run: str, attempt: int, parts: Sequence[Group]) -> memoryview:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema, output = _schema(), pa.BufferOutputStream()
-    dictionary = [name for name, (kind, _) in column_types().items() if kind == STRING and name not in _KEYS]
-    with pq.ParquetWriter(
-        output,
-        schema,
-        compression="zstd",
-        compression_level=_LEVEL,
-        use_dictionary=dictionary,  # type: ignore[arg-type]  # the stubs know bool only
-        column_encoding=_encodings(),
-        write_statistics=False,
-        store_schema=False,
-    ) as file:
-        for part in parts:
-            if len(part):
-                file.write_table(_table(run, attempt, part, schema), row_group_size=len(part))
+    nodes = [part for part in parts if part.type is None]
+    relations = [part for part in parts if part.type is not None]
+    tables = [_table(run, attempt, rows) for rows in (nodes, relations) if any(map(len, rows))]
+    used = {name for table in tables for name in table.column_names if table.column(name).null_count < len(table)}
+    output = pa.BufferOutputStream()
+    with pq.ParquetWriter(output, _schema(), write_statistics=False, store_schema=False, **_settings(used)) as file:
+        for table in tables:
+            file.write_table(table, row_group_size=len(table))
         file.add_key_value_metadata({METADATA_KEY: _description(run, attempt, parts).decode()})
     return memoryview(output.getvalue())
 
@@ -91,22 +85,14 @@ def decode(data: bytes) -> Block:
 
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-        said: Any = canonical.parse(
-            (file.metadata.metadata or {})[METADATA_KEY.encode()], max_bytes=_MAX_METADATA_BYTES
-        )
+        metadata = (file.metadata.metadata or {})[METADATA_KEY.encode()]
+        said: Any = canonical.parse(metadata, max_bytes=_MAX_METADATA_BYTES)
         if said["format"] != FORMAT_VERSION:
             raise InputError(f"facts: format {said['format']}: not known here (known: {FORMAT_VERSION})")
-        nodes: list[Nodes] = []
-        relations: list[Relations] = []
-        filled = 0
-        for group in said["groups"]:
-            part = _part(file, filled if group["rows"] else None, group)
-            filled += bool(group["rows"])
-            if isinstance(part, Nodes):
-                nodes.append(part)
-            else:
-                relations.append(part)
-        return Block(said["run"], said["attempt"], tuple(nodes), tuple(relations))
+        nodes = [group for group in said["groups"] if "type" not in group]
+        relations = [group for group in said["groups"] if "type" in group]
+        first = 1 if sum(group["rows"] for group in nodes) else 0
+        return Block(said["run"], said["attempt"], tuple(_parts(file, 0, nodes)), tuple(_parts(file, first, relations)))
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise InputError(f"facts: Parquet: {error}") from error
 
@@ -118,10 +104,20 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, arrow.type_of(kind)) for name, (kind, _) in column_types().items()])
 
 
-def _encodings() -> dict[str, str]:
-    """Keys share long heads with their neighbours; integers differ little from theirs."""
-    integers = {name: "DELTA_BINARY_PACKED" for name, (kind, _) in column_types().items() if kind == INT64}
-    return dict.fromkeys(_KEYS, "DELTA_BYTE_ARRAY") | integers
+def _settings(used: Collection[str]) -> dict[str, Any]:
+    """Return how the writer packs each column: keys share long heads with their neighbours, integers differ little.
+
+    Columns without a value get neither dictionary nor compression, which would cost more time than all others.
+    """
+    types = {name: kind for name, (kind, _) in column_types().items()}
+    texts = [name for name in used if types[name] == STRING and name not in _KEYS]
+    integers = [name for name in used if types[name] == INT64]
+    return {
+        "compression": {name: "zstd" if name in used else "none" for name in types},
+        "compression_level": dict.fromkeys(used, _LEVEL),
+        "use_dictionary": texts,
+        "column_encoding": dict.fromkeys(_KEYS, "DELTA_BYTE_ARRAY") | dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+    }
 
 
 def _description(run: str, attempt: int, parts: Sequence[Group]) -> bytes:
@@ -143,28 +139,45 @@ def _has_column(kind: Kind) -> bool:
     return kind.type in (own, NOTHING) or (kind.type == EMPTY_LIST and own.startswith("list<"))
 
 
-def _table(run: str, attempt: int, part: Group, schema: pa.Schema) -> pa.Table:
+def _table(run: str, attempt: int, parts: Sequence[Group]) -> pa.Table:
+    """Return the rows of all parts, one after the other."""
     import pyarrow as pa
 
+    count = sum(map(len, parts))
+    pieces = [(_columns(part), len(part)) for part in parts]
+    # One array of nothing a type serves all columns.
+    nothing = {kind: pa.nulls(count, kind) for kind in set(_schema().types)}
+    whole: list[Any] = []
+    for field in _schema():
+        if field.name in {"_run", "_attempt"}:
+            whole.append(arrow.constant(run if field.name == "_run" else attempt, count))
+        elif any(field.name in piece for piece, _ in pieces):
+            chunks = [piece.get(field.name, nothing[field.type][:rows]) for piece, rows in pieces]
+            whole.append(pa.chunked_array(chunks, field.type))
+        else:
+            whole.append(nothing[field.type])
+    return pa.Table.from_arrays(whole, schema=_schema())
+
+
+def _columns(part: Group) -> dict[str, pa.Array[Any]]:
+    """Return the columns in which a part has values."""
     count = len(part)
-    found: dict[str, pa.Array[Any]] = {"_run": arrow.constant(run, count), "_attempt": arrow.constant(attempt, count)}
+    found: dict[str, pa.Array[Any]] = {}
     if part.type is None:
-        found |= {
-            "_labels": arrow.constant(":".join(part.labels), count),
-            "_key": arrow.array_of(Kind("key", STRING), part.ends[0]),
-        }
+        found["_labels"] = arrow.constant(":".join(part.labels), count)
+        found["_key"] = arrow.array_of(Kind("key", STRING), part.ends[0])
     else:
         found["_type"] = arrow.constant(part.type, count)
-        for side, label, end in zip(("from", "to"), part.labels, part.ends):
+        for name, side, label, end in zip(("source", "target"), ("from", "to"), part.labels, part.ends):
             found[f"_{side}_label"] = arrow.constant(label, count)
-            found[f"_{side}"] = arrow.array_of(Kind({"from": "source", "to": "target"}[side], STRING), end)
+            found[f"_{side}"] = arrow.array_of(Kind(name, STRING), end)
     for kind, column in part.columns:
         if _has_column(kind) and kind.type != NOTHING:
             found[kind.name] = arrow.array_of(replace(kind, type=PROPERTIES[kind.name][0]), column)
     extra = [(kind, column) for kind, column in part.columns if not _has_column(kind)]
     if extra:
         found[EXTRA] = arrow.array_of(Kind(EXTRA, STRING), list(_extra(extra, count)))
-    return pa.Table.from_arrays([found.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema)
+    return found
 
 
 def _extra(extra: Sequence[tuple[Kind, Column]], count: int) -> Iterator[str]:
@@ -181,23 +194,35 @@ def _extra(extra: Sequence[tuple[Kind, Column]], count: int) -> Iterator[str]:
         yield canonical.encode(cells).decode()
 
 
-def _part(file: pq.ParquetFile, row_group: int | None, group: Any) -> Nodes | Relations:
-    kinds = [(Kind(said["n"], said["t"], said["a"]), bool(said["extra"])) for said in group["columns"]]
-    relation = group.get("type")
-    ends = ("_key",) if relation is None else ("_from", "_to")
-    wanted = [*ends, *(kind.name for kind, is_extra in kinds if not is_extra and kind.type != NOTHING)]
-    wanted += [EXTRA] * any(is_extra for _, is_extra in kinds)
-    found: dict[str, list[Any]] = {name: [] for name in wanted}
-    if row_group is not None:
-        table = file.read_row_group(row_group, columns=wanted, use_threads=False)
-        found = {name: table.column(name).to_pylist() for name in wanted}
+def _parts(file: pq.ParquetFile, row_group: int, groups: Sequence[Any]) -> Iterator[Any]:
+    """Yield the parts whose rows follow each other in one row group; there is none when they have no rows."""
+    wanted = [_wanted(group) for group in groups]
+    table = None
+    if sum(group["rows"] for group in groups):
+        table = file.read_row_group(row_group, columns=sorted(set(chain(*wanted))), use_threads=False)
+    start = 0
+    for group, names in zip(groups, wanted):
+        rows = table.slice(start, group["rows"]) if table is not None else None
+        yield _part(group, {name: rows.column(name).to_pylist() if rows is not None else [] for name in names})
+        start += group["rows"]
+
+
+def _wanted(group: Any) -> list[str]:
+    """Return the columns of the file in which a part has values."""
+    ends = ["_from", "_to"] if "type" in group else ["_key"]
+    own = [said["n"] for said in group["columns"] if not said["extra"] and said["t"] != NOTHING]
+    return ends + own + [EXTRA] * any(said["extra"] for said in group["columns"])
+
+
+def _part(group: Any, found: dict[str, list[Any]]) -> Nodes | Relations:
     extra = [_cells(text) for text in found.get(EXTRA, ())]
     shaped: dict[str, Column] = {}
-    for kind, is_extra in kinds:
+    for said in group["columns"]:
         nothing: list[Value | None] = [None] * group["rows"]
-        values = [cells.get(kind.name) for cells in extra] if is_extra else found.get(kind.name, nothing)
-        shaped[kind.name] = columns.restore(kind, values)
-    return columns.build(tuple(group["labels"]), relation, [found[name] for name in ends], shaped)
+        values = [cells.get(said["n"]) for cells in extra] if said["extra"] else found.get(said["n"], nothing)
+        shaped[said["n"]] = columns.restore(Kind(said["n"], said["t"], said["a"]), values)
+    ends = [found[name] for name in (("_from", "_to") if "type" in group else ("_key",))]
+    return columns.build(tuple(group["labels"]), group.get("type"), ends, shaped)
 
 
 def _cells(text: str) -> dict[str, Value | None]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from provstore.journal import frames, segments, writer
 from provstore.journal.disk import Disk
-from provstore.journal.scan import MARKER, Scan, scan
+from provstore.journal.scan import MARKER, Scan, marker_id, scan
 from provstore.journal.segments import FORMAT_VERSION, Segment
 from provstore.journal.writer import TEMPORARY, Writer, event
 from provstore.model import canonical
@@ -37,6 +37,7 @@ def recover(directory: Path, disk: Disk) -> tuple[Scan, Writer]:
         disk.make_directory(directory / name)
     if not segments.listing(directory) and not (directory / MARKER).exists():
         _write_marker(directory, uuid.uuid4().hex, disk)
+    _adopt(directory, disk)
     found = scan(directory)
     if found.marker_id != found.journal_id:
         _write_marker(directory, found.journal_id, disk)
@@ -44,6 +45,16 @@ def recover(directory: Path, disk: Disk) -> tuple[Scan, Writer]:
     _tidy(directory, disk)
     keep_reserve(directory, disk)
     return found, output
+
+
+def _adopt(directory: Path, disk: Disk) -> None:
+    """Name the next segment if only its naming was lost: its header is whole and fits behind the last one."""
+    files = segments.listing(directory)
+    number = max(files, default=0) + 1
+    path = directory / TEMPORARY / segments.file_name(number)
+    header = segments.read_header(path, number) if path.exists() else None
+    if header is not None and header.journal_id == marker_id(directory):
+        writer.reveal(disk, path, directory / path.name)
 
 
 def keep_reserve(directory: Path, disk: Disk) -> None:
