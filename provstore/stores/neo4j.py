@@ -21,7 +21,12 @@ ENGINE = "neo4j"
 OLDEST = (5, 26)
 BATCH_ROWS = 10_000
 
-_SINGLE_INDEXES = ("calls_of_attempt", "call_by_number", "groups_of_attempt", "by_digest")
+_SINGLE_INDEXES = {
+    "calls_of_attempt": ("Call", ["run", "attempt"]),
+    "call_by_number": ("Call", ["run", "attempt", "rank", "seq"]),
+    "groups_of_attempt": ("ProcessGroup", ["run", "attempt"]),
+    "by_digest": ("Dump", ["sha256"]),
+}
 _INDEX_SECONDS = 300
 _REPLAN_ROWS = 1_000
 _NO_PARAMETERS: Mapping[str, object] = MappingProxyType({})
@@ -95,7 +100,14 @@ class Neo4jStore:
             oldest = ".".join(map(str, OLDEST))
             raise StoreError(f"{self._uri}: Neo4j {self.about['version']}: not supported; {oldest} or newer is needed")
         if self._writable:
-            self._transact([_Step(query, {}) for query in _schema()])
+            self._create_schema()
+
+    def _create_schema(self) -> None:
+        rows = self._read(cypher.query("schema/neo4j/present"), {})
+        present = {f"{row['names']} {row['properties']} {row['is_constraint']}" for row in rows}
+        missing = [query for identity, query in _schema() if identity not in present]
+        if missing:
+            self._transact([_Step(query, {}) for query in missing])
             self._transact([_Step(cypher.query("schema/neo4j/await_indexes"), {"seconds": _INDEX_SECONDS})])
 
     def write(self, block: Block, position: tuple[str, int] | None = None) -> WriteReport:
@@ -222,15 +234,17 @@ def _short(error: Exception) -> str:
     return text.splitlines()[0][:300] if text else type(error).__name__
 
 
-def _schema() -> Iterator[Query]:
-    for label in UNIQUE_KEY:
-        yield named(cypher.query("schema/neo4j/unique_key"), {"BASE_LABEL": label})
+def _schema() -> Iterator[tuple[str, Query]]:
+    """Yield each constraint and index with the identity under which ``present`` lists it."""
+    unique, record = cypher.query("schema/neo4j/unique_key"), cypher.query("schema/neo4j/record_key")
+    for label, key in UNIQUE_KEY.items():
+        yield f"{[label]} {[key]} True", named(unique, {"BASE_LABEL": label})
     for kind in (*CAPTURED_RELATIONS, *STRUCTURE_RELATIONS, *DERIVED_RELATIONS):
-        yield named(cypher.query("schema/neo4j/record_key"), {"RELATION_TYPE": kind})
+        yield f"{[kind]} {['recordKey']} True", named(record, {"RELATION_TYPE": kind})
     for kind in DERIVED_RELATIONS:
-        yield named(cypher.query("schema/neo4j/derived_scope"), {"RELATION_TYPE": kind})
-    for name in _SINGLE_INDEXES:
-        yield cypher.query(f"schema/neo4j/{name}")
+        yield f"{[kind]} {['scope']} False", named(cypher.query("schema/neo4j/derived_scope"), {"RELATION_TYPE": kind})
+    for name, (label, properties) in _SINGLE_INDEXES.items():
+        yield f"{[label]} {properties} False", cypher.query(f"schema/neo4j/{name}")
 
 
 def _transactions(block: Block) -> Iterator[list[_Step]]:

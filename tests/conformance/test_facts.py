@@ -63,7 +63,6 @@ def test_both_ways_of_writing_leave_equal_dumps(stores):
     assert dump(other) == in_parts
 
 
-
 def _fresh(stores):
     """Return a second empty store to compare with; the embedded engine, whose dump must equal any other's."""
     from provstore.stores import open_store
@@ -89,7 +88,10 @@ def test_the_order_of_blocks_does_not_matter(stores):
     for block in shuffled:
         other.write(block)
     assert dump(other) == expected
-    assert '{"labels":["Activity","Element","Entity"],"properties":{"declared":true,"iri":"urn:shared","rank":2,"seq":1}}' in expected
+    assert (
+        '{"labels":["Activity","Element","Entity"],"properties":{"declared":true,"iri":"urn:shared","rank":2,"seq":1}}'
+        in expected
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -147,7 +149,9 @@ def test_equal_imported_records_stay_apart_by_their_record_keys(stores, size):
     relations = Relations("USED", ["urn:a"] * size, ["urn:b"] * size, columns=columns)
     for _ in range(2):
         store.write(Block("r", 0, (nodes,), (relations,)))
-    found = store.run(adhoc("MATCH (:Element)-[r:USED]->(:Element) RETURN r.recordKey AS key, r.prov__role AS role ORDER BY key"))
+    found = store.run(
+        adhoc("MATCH (:Element)-[r:USED]->(:Element) RETURN r.recordKey AS key, r.prov__role AS role ORDER BY key")
+    )
     assert list(found) == [{"key": key, "role": "reader"} for key in sorted(columns["recordKey"])]
 
 
@@ -161,7 +165,11 @@ def test_relations_join_nodes_of_any_base_labels(stores, size):
         Relations("DESCRIBES", keys, keys, "Description", "Element"),
     )
     store.write(Block("r", 0, nodes, relations))
-    found = store.run(adhoc("MATCH (s:Start)-[r:ARGUMENT]->(e:Element) RETURN s.recordKey AS s, e.iri AS e, r.role AS role ORDER BY s"))
+    found = store.run(
+        adhoc(
+            "MATCH (s:Start)-[r:ARGUMENT]->(e:Element) RETURN s.recordKey AS s, e.iri AS e, r.role AS role ORDER BY s"
+        )
+    )
     assert list(found) == [{"s": key, "e": key, "role": "plan"} for key in keys]
     found = store.run(adhoc("MATCH (d:Description)-[:DESCRIBES]->(e:Element) RETURN d.recordKey = e.iri AS same"))
     assert list(found) == [{"same": True}] * size
@@ -175,7 +183,9 @@ def test_a_relation_to_a_node_that_is_nowhere_is_an_error_and_leaves_nothing(sto
     columns = {"scope": ["r/0"] * size} if kind == "SAME_AS" else {}
     relations = Relations(kind, keys, [*keys[1:], "urn:nowhere"], columns=columns)
     block = Block("r", 0, (Nodes(("Element",), keys),), (relations,), replaces="r/0" if kind == "SAME_AS" else None)
-    with pytest.raises(StoreError, match=rf"\({keys[-1]}\)-\[:{kind}\]->\(urn:nowhere\): there is no :Element urn:nowhere"):
+    with pytest.raises(
+        StoreError, match=rf"\({keys[-1]}\)-\[:{kind}\]->\(urn:nowhere\): there is no :Element urn:nowhere"
+    ):
         store.write(block)
     assert dump(store) == []
 
@@ -300,7 +310,9 @@ def test_a_query_over_its_time_gives_no_rows_and_says_why(stores):
 
     store = stores.open()
     store.write(chain(300))
-    asked = adhoc("MATCH (a:Element), (b:Element), (c:Element), (d:Element) WHERE a.seq + b.seq + c.seq + d.seq = -1 RETURN count(*) AS n")
+    asked = adhoc(
+        "MATCH (a:Element), (b:Element), (c:Element), (d:Element) WHERE a.seq + b.seq + c.seq + d.seq = -1 RETURN count(*) AS n"
+    )
     rows = store.run(replace(asked, timeout_seconds=0.3))
     assert (list(rows), rows.reason) == ([], "timeout")
 
@@ -310,8 +322,14 @@ def test_nodes_and_relationships_look_the_same_from_every_engine(stores):
     store.write(chain(1))
     text = "MATCH p = (a:Activity)-[r:USED]->(c:Call) RETURN a, r, [c] AS list, {c: c.iri} AS map, properties(a) AS properties, p"
     used = {"type": "USED", "properties": {}}
-    act = {"labels": ["Activity", "Collective", "Element"], "properties": {"iri": "urn:0:0000:act", "run": "r", "seq": 0}}
-    call = {"labels": ["Call", "Element", "Entity"], "properties": {"iri": "urn:0:0000:in", "rank": 0, "run": "r", "seq": 0}}
+    act = {
+        "labels": ["Activity", "Collective", "Element"],
+        "properties": {"iri": "urn:0:0000:act", "run": "r", "seq": 0},
+    }
+    call = {
+        "labels": ["Call", "Element", "Entity"],
+        "properties": {"iri": "urn:0:0000:in", "rank": 0, "run": "r", "seq": 0},
+    }
     row = {"a": act, "r": used, "list": [call], "map": {"c": "urn:0:0000:in"}, "properties": act["properties"]}
     assert list(store.run(adhoc(text))) == [{**row, "p": {"nodes": [act, call], "relationships": [used]}}]
 
