@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from provstore.capture.fail_open import tried
+
 _NCCL_FAMILY = ("nccl", "nccl2", "nccl-lazy")
 
 
@@ -28,16 +30,16 @@ class JobFacts:
     errors: tuple[str, ...] = ()
 
 
-_seen: tuple[int, JobFacts] | None = None
+_seen: dict[int, JobFacts] = {}
+"""What was seen of the latest job, by the identity of its default group; at most one entry."""
 
 
 def look(torch: Any) -> JobFacts:
     """Return what is known now, completed by what was known while the groups still existed."""
-    global _seen
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        return _seen[1] if _seen else _from_environment()
+        return next(iter(_seen.values()), None) or _from_environment()
     job = id(torch.distributed.group.WORLD)
-    before = _seen[1] if _seen and _seen[0] == job else JobFacts()
+    before = _seen.get(job, JobFacts())
     now = _from_groups(torch)
     facts = replace(
         now,
@@ -45,7 +47,8 @@ def look(torch: Any) -> JobFacts:
         backends=tuple(dict.fromkeys((*before.backends, *now.backends))),
         device=before.device or now.device,
     )
-    _seen = job, facts
+    _seen.clear()
+    _seen[job] = facts
     return facts
 
 
@@ -63,12 +66,15 @@ def _from_environment() -> JobFacts:
 def _from_groups(torch: Any) -> JobFacts:
     errors: list[str] = []
     groups = _group_configs(torch, errors)
+    device, fault = tried(_device, torch)
+    if fault is not None:
+        errors.append(f"device: {fault}")
     return JobFacts(
         rank=torch.distributed.get_rank(),
         world_size=torch.distributed.get_world_size(),
         process_groups=groups,
-        backends=_backends(torch, groups),
-        device=_device(torch, errors),
+        backends=_backends(groups),
+        device=device or {},
         errors=tuple(errors),
     )
 
@@ -78,14 +84,13 @@ def _group_configs(torch: Any, errors: list[str]) -> tuple[Mapping[str, object],
     if read is None:
         errors.append("process_groups: this torch has no _get_all_pg_configs: members of groups are not stated")
         return ()
-    try:
-        return tuple(read())
-    except Exception as error:
-        errors.append(f"process_groups: {type(error).__name__}: {error}")
-        return ()
+    groups, fault = tried(read)
+    if fault is not None:
+        errors.append(f"process_groups: {fault}")
+    return tuple(groups or ())
 
 
-def _backends(torch: Any, groups: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+def _backends(groups: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
     """Return the names under which the groups may be recorded: those configured, and what "nccl" can stand for."""
     names: dict[str, None] = {}
     for group in groups:
@@ -97,23 +102,19 @@ def _backends(torch: Any, groups: Iterable[Mapping[str, object]]) -> tuple[str, 
     return tuple(names)
 
 
-def _device(torch: Any, errors: list[str]) -> Mapping[str, str]:
+def _device(torch: Any) -> Mapping[str, str]:
     """Return index, name, PCI bus id and UUID of this rank's device; empty while CUDA is not in use.
 
     CUDA's current device belongs to a thread, so only the main thread's answer, or the group's own device, counts.
     """
-    try:
-        cuda = torch.cuda
-        if not cuda.is_available() or not cuda.is_initialized():
-            return {}
-        bound = getattr(torch.distributed.group.WORLD, "bound_device_id", None)
-        index = bound.index if bound is not None else None
-        if index is None and threading.current_thread() is threading.main_thread():
-            index = cuda.current_device()
-        return {} if index is None else _device_names(index, cuda.get_device_properties(index))
-    except Exception as error:
-        errors.append(f"device: {type(error).__name__}: {error}")
+    cuda = torch.cuda
+    if not cuda.is_available() or not cuda.is_initialized():
         return {}
+    bound = getattr(torch.distributed.group.WORLD, "bound_device_id", None)
+    index = bound.index if bound is not None else None
+    if index is None and threading.current_thread() is threading.main_thread():
+        index = cuda.current_device()
+    return {} if index is None else _device_names(index, cuda.get_device_properties(index))
 
 
 def _device_names(index: int, properties: Any) -> Mapping[str, str]:

@@ -17,8 +17,8 @@ from provstore.capture.torch_library import load_torch
 from provstore.errors import ConfigError
 
 TRAINING_SCRIPT = Path(__file__).with_name("live_train.py")
-STALL_SECONDS = 2.0
-GROUP_TIMEOUT_SECONDS = 15
+STALL_SECONDS = 2.5
+GROUP_TIMEOUT_SECONDS = 20
 _SETTLE_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 
@@ -83,7 +83,7 @@ def run_job(
     directory: Path,
     fault: str,
     ranks: int = 4,
-    timeout: float = 25.0,
+    timeout: float = 60.0,
     *,
     seed: int | None = None,
     launcher: Sequence[str] | None = None,
@@ -93,16 +93,17 @@ def run_job(
     Args:
         directory: Empty or new; the dumps go there.
         fault: A key of ``FAULTS``.
+        ranks: How many processes.
         timeout: Seconds after which every process is ended, whatever it left.
         seed: Chooses the faulty rank and the step; ``None`` draws them.
         launcher: Command that runs the training script, to which each process' plan is added as last argument.
 
     Raises:
-        ConfigError: torch is not installed, the fault is unknown, the directory is not empty, or there are fewer than two
-            ranks.
+        ConfigError: torch is not installed, the fault is unknown, there are fewer than two ranks, or the directory is
+            not empty.
     """
     load_torch()
-    truth = _draw(fault, ranks, random.Random(seed))
+    truth = _draw(fault, ranks, random.Random(seed))  # noqa: S311  a choice of rank, no secret
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise ConfigError(f"{directory}: not empty: the live job needs a new directory")
@@ -164,7 +165,7 @@ def _launch(
     }
     processes = []
     for rank, plan in enumerate(plans):
-        with open(scratch / f"log_{rank}", "wb") as log:
+        with (scratch / f"log_{rank}").open("wb") as log:
             command = [*launcher, json.dumps(plan)]
             processes.append(
                 subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A small data-parallel training loop on gloo with one fault built in: the script that ``demo --live`` runs in each process.
+"""A small data-parallel training loop on gloo with one fault built in: what ``demo --live`` runs in each process.
 
 Run as a script, so that its lines stand in the dumps as a user's would. Arguments: one JSON object (``live.py``).
 """
@@ -11,11 +11,11 @@ import signal
 import sys
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, PrefixStore
 
 import provstore.capture
 from provstore.capture import tensors
@@ -26,24 +26,24 @@ def main() -> None:
     plan = json.loads(sys.argv[1])
     rank, world_size = plan["rank"], plan["ranks"]
     torch.set_num_threads(1)
-    store = wait_for_all(Path(plan["store"]), rank, world_size)
+    store = PrefixStore("job", FileStore(plan["store"], world_size))
+    wait_for_all(store, "loaded", rank, world_size)
     timeout = timedelta(seconds=plan["group_timeout_seconds"])
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
     pair = make_pair(rank, world_size)
     with provstore.capture.watch(plan["directory"], plan["stall_seconds"], run=plan["run"], attempt=0) as watcher:
+        wait_for_all(store, "watching", rank, world_size)
         if plan["tensors"]:
             tensors.record(plan["directory"])
         train(plan, watcher, pair)
     dist.destroy_process_group()
 
 
-def wait_for_all(path: Path, rank: int, world_size: int) -> dist.Store:
-    """Return a store in which every process has arrived: loading torch takes far longer than a group may wait."""
-    store = dist.FileStore(str(path), world_size)
-    store.set_timeout(timedelta(seconds=120))
-    store.set(f"ready/{rank}", "1")
-    store.wait([f"ready/{other}" for other in range(world_size)])
-    return dist.PrefixStore("job", store)
+def wait_for_all(store: Any, what: str, rank: int, world_size: int) -> None:
+    """Return when every process is as far as this one: loading torch takes longer than a group's call may wait."""
+    store.set(f"{what}/{rank}", "1")
+    others = [f"{what}/{other}" for other in range(world_size)]
+    store.wait(others, timedelta(seconds=120))
 
 
 def make_pair(rank: int, world_size: int) -> Any:

@@ -6,11 +6,13 @@ release and on the build, so each is looked for by name.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from provstore.capture.fail_open import tried
 from provstore.capture.torch_library import FIRST_WITH_A_DEFAULT_BUFFER, distributed_bindings, too_old, torch_release
 
 DEFAULT_BUFFER_ENTRIES = 2000
@@ -44,22 +46,22 @@ def read_recorders(torch: Any, backends: Iterable[str]) -> Recordings:
     """Return the bytes of every recorder of this process that was used.
 
     Recorders that hold nothing are left out beside one that holds something. When none does, the first one asked is
-    kept: an empty dump says that this rank issued nothing.
+    kept, unless recording is off: an empty dump says that this rank issued nothing.
 
-    Args:
-        backends: Names of the backends of the job's groups, as far as known; gloo is always asked.
+    ``backends`` names those of the job's groups, as far as known; gloo is always asked.
     """
     readers, errors = _readers(torch, dict.fromkeys((*backends, "gloo")))
     pickles: dict[str, bytes] = {}
     for backend, read in readers:
-        try:
-            data = read()
-        except Exception as error:
-            errors.append(f"{backend} recorder: {type(error).__name__}: {error}")
-            continue
-        if backend not in pickles or _holds_something(data):
+        data, fault = tried(read)
+        if data is None:
+            errors.append(f"{backend} recorder: {fault}")
+        elif backend not in pickles or _holds_something(data):
             pickles[backend] = data
-    return Recordings(_worth_a_file(pickles), tuple(errors))
+    used = {backend: data for backend, data in pickles.items() if _holds_something(data)}
+    if not used and _buffer_entries(torch) > 0:
+        used = dict(list(pickles.items())[:1])
+    return Recordings(used, tuple(errors))
 
 
 def recorder_settings() -> dict[str, str]:
@@ -83,6 +85,15 @@ def setting_faults(torch: Any) -> list[str]:
             "TORCH_INCLUDE_STACK_TRACE: off: dumps will hold no source lines; unset it before init_process_group"
         )
     return faults
+
+
+def prepare_stacks() -> None:
+    """Load what torch itself loads the first time it writes stacks: its compiler package.
+
+    It takes about a second and 150 MB. In the middle of a hang, from a file system that may be its cause, or beside a
+    main thread that imports too, it would be too late.
+    """
+    importlib.import_module("torch._inductor.codecache")
 
 
 def _buffer_entries(torch: Any) -> int:
@@ -122,8 +133,3 @@ def _takes_backend(function: Any) -> bool:
 def _holds_something(data: bytes) -> bool:
     """Whether a dump has an entry or a group status; the keys of both are plain text in the pickle."""
     return b"profiling_name" in data or b"last_enqueued_collective" in data
-
-
-def _worth_a_file(pickles: dict[str, bytes]) -> dict[str, bytes]:
-    used = {backend: data for backend, data in pickles.items() if _holds_something(data)}
-    return used or dict(list(pickles.items())[:1])

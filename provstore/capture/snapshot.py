@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import re
 import socket
@@ -15,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from provstore.capture.atomic_file import write_atomically
+from provstore.capture.fail_open import say_once, tried
 from provstore.capture.job_facts import JobFacts, environment_number, look
-from provstore.capture.recorders import read_recorders, recorder_settings
+from provstore.capture.recorders import read_recorders, recorder_settings, setting_faults
 from provstore.capture.torch_library import load_torch
 
 SIDECAR_SCHEMA = "provstore-fr-sidecar/1"
 _WAIT_FOR_OTHER_DUMP_SECONDS = 5.0
 
-_log = logging.getLogger("provstore.capture")
 _turn = threading.Lock()
 
 
@@ -46,6 +45,7 @@ def dump(
     the report, in the sidecar and in the log.
 
     Args:
+        directory: Where the files go.
         reason: Why now; kept in the sidecar.
         run: Name of the run; default is torchrun's run id.
         attempt: Number of the restart; default is torchrun's restart count.
@@ -55,35 +55,37 @@ def dump(
     """
     torch = load_torch()
     has_turn = _turn.acquire(timeout=_WAIT_FOR_OTHER_DUMP_SECONDS)
-    try:
-        return _dump(torch, Path(directory), reason, run, attempt)
-    except Exception as error:
-        _log.warning("dump: %s: %s: %s", directory, type(error).__name__, error)
-        return DumpReport(None, (), (f"dump: {type(error).__name__}: {error}",))
-    finally:
-        if has_turn:
-            _turn.release()
+    report, fault = tried(_dump, torch, Path(directory), reason, run, attempt)
+    if has_turn:
+        _turn.release()
+    if report is None:
+        say_once(f"dump: {directory}: {fault}")
+        return DumpReport(None, (), (f"dump: {fault}",))
+    return report
 
 
 def _dump(torch: Any, directory: Path, reason: str, run: str | None, attempt: int | None) -> DumpReport:
     facts = look(torch)
     if facts.rank is None:
-        _log.warning("dump: %s: the rank is unknown: no process group and no RANK in the environment", directory)
+        say_once(f"dump: {directory}: the rank is unknown: no process group and no RANK in the environment")
         return DumpReport(None, (), facts.errors)
     recordings = read_recorders(torch, facts.backends)
-    errors = [*facts.errors, *recordings.errors]
+    errors = list(dict.fromkeys((*facts.errors, *setting_faults(torch), *recordings.errors)))
     written = []
     for backend, data in recordings.pickles.items():
         path = directory / f"fr_{re.sub(r'[^A-Za-z0-9.-]', '-', backend)}_rank_{facts.rank}"
         if _write(path, data, errors):
             written.append((path, data))
-    sidecar = _sidecar(torch, facts, reason, written, errors, run, attempt)
+    stated: dict[str, object] = {"run": run or _launcher_run(), "attempt": attempt, "reason": reason}
+    if attempt is None:
+        stated["attempt"] = environment_number("TORCHELASTIC_RESTART_COUNT")
+    sidecar = _sidecar(torch, facts, stated, written, errors)
     path = directory / f"fr_meta_rank_{facts.rank}.json"
     files = [name for name, _ in written]
     if _write(path, json.dumps(sidecar, indent=1).encode() + b"\n", errors):
         files.append(path)
     for error in errors:
-        _log.warning("dump of rank %s: %s", facts.rank, error)
+        say_once(error)
     return DumpReport(facts.rank, tuple(files), tuple(errors))
 
 
@@ -98,13 +100,7 @@ def _write(path: Path, data: bytes, errors: list[str]) -> bool:
 
 
 def _sidecar(
-    torch: Any,
-    facts: JobFacts,
-    reason: str,
-    written: list[tuple[Path, bytes]],
-    errors: list[str],
-    run: str | None,
-    attempt: int | None,
+    torch: Any, facts: JobFacts, stated: dict[str, object], written: list[tuple[Path, bytes]], errors: list[str]
 ) -> dict[str, object]:
     """Return the sidecar's JSON object; keys are those of the reader."""
     return {
@@ -112,13 +108,11 @@ def _sidecar(
         "rank": facts.rank,
         "local_rank": environment_number("LOCAL_RANK"),
         "world_size": facts.world_size,
-        "run": run or _launcher_run(),
-        "attempt": attempt if attempt is not None else environment_number("TORCHELASTIC_RESTART_COUNT"),
+        **stated,
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "torch_version": str(torch.__version__),
         "backends": list(facts.backends),
-        "reason": reason,
         "dumped_at_ns": time.time_ns(),
         "monotonic_ns": time.monotonic_ns(),
         "device": dict(facts.device),

@@ -5,41 +5,65 @@ from __future__ import annotations
 import atexit
 import itertools
 import json
-import logging
 import os
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.job_facts import look
-from provstore.capture.torch_library import load_torch
+from provstore.capture.fail_open import say_once, tried
+from provstore.capture.torch_library import (
+    distributed_world,
+    last_collective,
+    live_groups,
+    load_torch,
+)
 
 TENSOR_RECORD_SCHEMA = "provstore-tensor-record/1"
 _FIRST_HOOK_NUMBER = 0x50525653
 _POINT_TO_POINT = frozenset({"SEND", "RECV"})
-_NO_DATA = frozenset({"BARRIER", "SPLIT", "NEW_WINDOW"})
+_IN_PLACE = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE"})
 
-_log = logging.getLogger("provstore.capture")
 _hook_numbers = itertools.count(_FIRST_HOOK_NUMBER)
 
 
 def record(directory: str | os.PathLike[str]) -> TensorRecorder:
     """Start to write ``tensor_rank_<r>.jsonl`` and return the recorder; call it after ``init_process_group``.
 
-    Every collective of every group is read before it is issued (``in``) and, where its backend tells when it is done,
-    after (``out``). Reading costs one pass over each tensor. Tensors that are not in the memory of the CPU are not read.
-    Needs torch 2.15 or later; on an older one the recorder writes nothing, says so once in the log, and
-    ``TensorRecorder.problem`` holds the reason.
+    Every collective of every gloo group is read before it is issued (``in``) and, where gloo tells when it is done,
+    after (``out``). Reading costs one pass over each tensor. What could not be recorded is counted in
+    ``TensorRecorder.gaps``: calls of other backends, and of groups that were used before ``record``. Needs torch 2.15;
+    on an older one the recorder writes nothing, says so once in the log, and ``TensorRecorder.problem`` holds why.
 
     Raises:
         ConfigError: torch is not installed.
     """
     recorder = TensorRecorder(load_torch(), Path(directory).absolute())
-    recorder._start()
+    recorder.start()
     return recorder
+
+
+@dataclass(slots=True)
+class _GroupCalls:
+    """Where one group stands."""
+
+    group: str
+    reference: weakref.ref[Any]
+    sends_and_receives: int = 0
+    under_way: dict[int, tuple[int, tuple[int, int] | None, Sequence[Any]]] = field(default_factory=dict)
+    """By the hook's number of a call: collectives before it, its counts of inputs, its outputs."""
+
+    def is_root(self, call: Any) -> bool:
+        """Whether this rank is the call's root, in the group's own numbers."""
+        group = self.reference()
+        return group is not None and bool(call.root == group.rank())
+
+    def so_far(self) -> int:
+        """Return the ``collective_seq_id`` of the latest call: gloo's own counter counts sends and receives too."""
+        return last_collective(self.reference()) - self.sends_and_receives
 
 
 class TensorRecorder:
@@ -54,71 +78,89 @@ class TensorRecorder:
         self._directory = directory
         self._rank = -1
         self._file: int | None = None
-        self._attached: dict[str, tuple[Any, int]] = {}
-        self._under_way: dict[tuple[str, int], list[Any]] = {}
+        self._hook_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def attach(self) -> None:
         """Record groups made since; done by itself at the next collective of a recorded group."""
-        for group, name in list(self._torch.distributed.distributed_c10d._world.pg_names.items()):
-            if name not in self._attached:
+        for group, name in live_groups(self._torch):
+            if group not in self._hook_numbers:
                 self._attach(group, name)
 
     def close(self) -> None:
         """Stop recording and take the hooks off."""
         atexit.unregister(self.close)
-        for reference, number in self._attached.values():
-            group = reference()
-            if group is not None:
-                self._guarded(group.unregister_pre_hook, number)
-                self._guarded(group.unregister_post_hook, number)
-        self._attached.clear()
+        for group, number in list(self._hook_numbers.items()):
+            self._guarded(group.unregister_pre_hook, number)
+            self._guarded(group.unregister_post_hook, number)
+        self._hook_numbers.clear()
         with self._lock:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
         for reason, count in self.gaps.items():
-            _log.warning("tensor record of rank %s: %s: %s", self._rank, reason, count)
+            say_once(f"tensor record of rank {self._rank}: {reason}: {count}")
 
-    def _start(self) -> None:
-        try:
-            if not hasattr(self._torch.distributed.ProcessGroup, "register_pre_hook"):
-                raise RuntimeError(f"torch {self._torch.__version__} has no hooks on collectives: needs torch>=2.15")
-            self._rank = look(self._torch).rank if self._torch.distributed.is_initialized() else -1
-            if self._rank < 0:
-                raise RuntimeError("no process group: call record after init_process_group")
-            self._directory.mkdir(parents=True, exist_ok=True)
-            path = self._directory / f"tensor_rank_{self._rank}.jsonl"
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-            self.attach()
-            atexit.register(self.close)
-        except Exception as error:
-            self.problem = f"tensor record: {error}"
-            _log.warning("%s", self.problem)
+    def start(self) -> None:
+        """Begin; ``record`` has done it."""
+        _, fault = tried(self._open)
+        if fault is not None:
+            self.problem = f"tensor record: {fault}"
+            say_once(self.problem)
+
+    def _open(self) -> None:
+        if not hasattr(self._torch.distributed.ProcessGroup, "register_pre_hook"):
+            raise RuntimeError(f"torch {self._torch.__version__} has no hooks on collectives: needs torch>=2.15")
+        if not live_groups(self._torch):
+            raise RuntimeError("no process group: call record after init_process_group")
+        self._rank = int(self._torch.distributed.get_rank())
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._directory / f"tensor_rank_{self._rank}.jsonl"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        self.attach()
+        atexit.register(self.close)
 
     def _attach(self, group: Any, name: str) -> None:
+        """Put the hooks on one group, if the numbers of its calls can be told."""
         number = next(_hook_numbers)
-        reference = weakref.ref(group)
-        group.register_pre_hook(number, lambda call: self._guarded(self._before, name, call))
-        group.register_post_hook(number, lambda call: self._guarded(self._after, name, reference, call))
-        self._attached[name] = reference, number
+        self._hook_numbers[group] = number
+        if not _is_all_gloo(self._torch, group):
+            self.gaps[f"group {name}: not on gloo alone: the numbers of its calls cannot be told"] += 1
+            return
+        if last_collective(group) > 0:
+            self.gaps[f"group {name}: was used before it was recorded: the numbers of its calls cannot be told"] += 1
+            return
+        calls = _GroupCalls(name, weakref.ref(group))
+        group.register_pre_hook(number, lambda call: self._guarded(self._before, calls, call))
+        group.register_post_hook(number, lambda call: self._guarded(self._after, calls, call))
 
-    def _before(self, group: str, call: Any) -> None:
+    def _before(self, calls: _GroupCalls, call: Any) -> None:
         """Read the inputs: an operation in place overwrites them."""
-        if call.name.name in _POINT_TO_POINT or call.name.name in _NO_DATA:
+        if call.name.name in _POINT_TO_POINT:
+            calls.sends_and_receives += 1
             return
-        counts = self._count(call.input_tensors)
-        self._under_way[group, call.op_id] = [counts, call.output_tensors or call.input_tensors]
+        inputs, outputs = _sides(call, is_root=calls.is_root(call))
+        if inputs or outputs:
+            calls.under_way[call.op_id] = calls.so_far(), self._count(inputs) if inputs else None, outputs
 
-    def _after(self, group: str, reference: Any, call: Any) -> None:
+    def _after(self, calls: _GroupCalls, call: Any) -> None:
         """Write the inputs under the number the call got, and read the outputs when the call is done."""
-        if len(self._torch.distributed.distributed_c10d._world.pg_names) != len(self._attached):
+        if len(live_groups(self._torch)) != len(self._hook_numbers):
             self.attach()
-        counts, outputs = self._under_way.pop((group, call.op_id), (None, ()))
-        if not outputs:
+        if call.op_id not in calls.under_way:
             return
-        seq = reference()._get_sequence_number_for_group()
-        self._write(group, seq, "in", counts)
+        before, counts, outputs = calls.under_way.pop(call.op_id)
+        seq = calls.so_far()
+        if seq != before + 1:
+            self.gaps[f"{call.name.name}: its backend counts it as {seq - before} calls"] += 1
+            return
+        if counts is not None:
+            self._write(calls.group, seq, "in", counts)
+        if outputs:
+            self._await(calls.group, seq, outputs, call)
+
+    def _await(self, group: str, seq: int, outputs: Sequence[Any], call: Any) -> None:
+        """Have the outputs read when the call is done, before whoever waits for it goes on."""
         try:
             future = call.work.get_future()
         except RuntimeError:
@@ -127,28 +169,28 @@ class TensorRecorder:
         future.then(lambda done: self._guarded(self._when_done, group, seq, outputs, done))
 
     def _when_done(self, group: str, seq: int, outputs: Sequence[Any], done: Any) -> None:
-        try:
-            done.value()
-        except Exception:
+        _, fault = tried(done.value)
+        if fault is not None:
             self.gaps["out of a call that failed"] += 1
             return
         self._write(group, seq, "out", self._count(outputs))
 
-    def _count(self, tensors: Sequence[Any]) -> tuple[int, int] | None:
-        """Return (NaN values, infinite values) of some tensors; ``None`` when one of them cannot be read here."""
+    def _count(self, tensors: Sequence[Any]) -> tuple[int, int]:
+        """Return (NaN values, infinite values) of some tensors.
+
+        Raises:
+            ValueError: One of them cannot be read here.
+        """
         nan_count = inf_count = 0
         with self._torch.no_grad():
             for tensor in tensors:
                 if tensor.device.type != "cpu" or tensor.layout != self._torch.strided:
-                    return None
+                    raise ValueError("a tensor is not dense or not in the memory of the CPU")
                 found = _non_finite(self._torch, tensor)
                 nan_count, inf_count = nan_count + found[0], inf_count + found[1]
         return nan_count, inf_count
 
-    def _write(self, group: str, seq: int, side: str, counts: tuple[int, int] | None) -> None:
-        if counts is None:
-            self.gaps[f"{side}: a tensor is not in the memory of the CPU"] += 1
-            return
+    def _write(self, group: str, seq: int, side: str, counts: tuple[int, int]) -> None:
         line = {
             "schema": TENSOR_RECORD_SCHEMA,
             "rank": self._rank,
@@ -159,16 +201,35 @@ class TensorRecorder:
             "nan_count": counts[0],
             "inf_count": counts[1],
         }
+        self._append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def _append(self, line: bytes) -> None:
+        """Write one line whole; after a torn one, on a full disk, nothing more is written."""
         with self._lock:
-            if self._file is not None:
-                os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+            if self._file is not None and os.write(self._file, line) != len(line):
+                os.close(self._file)
+                self._file = None
+                self.problem = "tensor record: stopped: the disk is full"
 
     def _guarded(self, action: Any, *arguments: Any) -> None:
         """Run something whose failure must not reach training: torch passes a hook's exception on."""
-        try:
-            action(*arguments)
-        except Exception as error:
-            self.gaps[f"{type(error).__name__}: {error}"[:200]] += 1
+        _, fault = tried(action, *arguments)
+        if fault is not None:
+            self.gaps[fault[:200]] += 1
+
+
+def _sides(call: Any, *, is_root: bool) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return what this rank puts in, and the tensors that hold what it gets; a buffer that only waits is no input."""
+    name = call.name.name
+    inputs = () if name == "BROADCAST" and not is_root else call.input_tensors
+    if name in {"REDUCE", "GATHER"} and not is_root:
+        return inputs, ()
+    return inputs, call.output_tensors or (call.input_tensors if name in _IN_PLACE else ())
+
+
+def _is_all_gloo(torch: Any, group: Any) -> bool:
+    config = str(distributed_world(torch).pg_backend_config.get(group, ""))
+    return all(part.rpartition(":")[2] == "gloo" for part in config.split(","))
 
 
 def _non_finite(torch: Any, tensor: Any) -> tuple[int, int]:

@@ -39,11 +39,32 @@ def too_old(torch: Any) -> str | None:
     """Return what to tell the user of a torch older than 2.8, or ``None``."""
     if torch_release(torch) >= OLDEST_SUPPORTED:
         return None
-    return f"torch: {torch.__version__}: the Flight Recorder of gloo jobs can be read from torch 2.8 on; upgrade to torch>=2.8"
+    return f"torch: {torch.__version__}: the recorder of gloo jobs can be read from torch 2.8 on; upgrade to torch>=2.8"
 
 
 def distributed_bindings(torch: Any) -> Any:
     """Return ``torch._C._distributed_c10d``, or ``None`` in a torch that was built without torch.distributed."""
     if not torch.distributed.is_available():
         return None
-    return importlib.import_module("torch._C._distributed_c10d")
+    return torch._C._distributed_c10d  # noqa: SLF001  the recorder has no public name
+
+
+def live_groups(torch: Any) -> list[tuple[Any, str]]:
+    """Return (group, name) of each process group this process is in now; names are those of the dumps."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return []
+    return list(distributed_world(torch).pg_names.items())
+
+
+def distributed_world(torch: Any) -> Any:
+    """Return torch's own table of groups, by name, backend and hook."""
+    return torch.distributed.distributed_c10d._world  # noqa: SLF001  torch has no public name for it
+
+
+def last_collective(group: Any) -> int:
+    """Return the number of the group's last collective: ``collective_seq_id`` in the dumps.
+
+    Raises:
+        RuntimeError: Its backend does not count.
+    """
+    return int(group._get_sequence_number_for_group())  # noqa: SLF001  torch has no public name for it

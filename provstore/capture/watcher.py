@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
+from provstore.capture.fail_open import say_once, tried
 from provstore.capture.job_facts import look
 from provstore.capture.recorder_hooks import attach_recorders
-from provstore.capture.recorders import setting_faults
+from provstore.capture.recorders import prepare_stacks, setting_faults
 from provstore.capture.snapshot import DumpReport, dump
-from provstore.capture.torch_library import load_torch
+from provstore.capture.torch_library import last_collective, live_groups, load_torch
 
 _LONGEST_NAP_SECONDS = 1.0
 _SHORTEST_NAP_SECONDS = 0.05
-
-_log = logging.getLogger("provstore.capture")
-_said: set[str] = set()
 
 
 def watch(
@@ -36,6 +33,8 @@ def watch(
     attempt: int | None = None,
 ) -> Watcher:
     """Start watching this process and return the watcher; call it after ``init_process_group``.
+
+    It takes about a second: what torch needs to write stacks is loaded now, not in the middle of a hang.
 
     Args:
         directory: Where the dumps go.
@@ -54,7 +53,7 @@ def watch(
     torch = load_torch()
     trigger = Path(trigger_file).absolute() if trigger_file else None
     watcher = Watcher(torch, Path(directory).absolute(), seconds, trigger, run, attempt)
-    watcher._start(on_exit, on_exception)
+    watcher.start(on_exit, on_exception)
     return watcher
 
 
@@ -114,7 +113,7 @@ class Watcher:
         if self._on_exit and not self._trouble_dumped:
             self.dump("exit")
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -124,7 +123,8 @@ class Watcher:
             self._dump_exception(error)
         self.close()
 
-    def _start(self, on_exit: bool, on_exception: bool) -> None:
+    def start(self, on_exit: bool, on_exception: bool) -> None:
+        """Begin; ``watch`` has done it."""
         self._on_exit, self._on_exception = on_exit, on_exception
         self._guarded(self._prepare)
         self._guarded(self._thread.start)
@@ -133,10 +133,11 @@ class Watcher:
             self._guarded(self._hook_exceptions)
 
     def _prepare(self) -> None:
-        for fault in setting_faults(self._torch):
-            if fault not in _said:
-                _said.add(fault)
-                _log.warning("%s", fault)
+        faults = setting_faults(self._torch)
+        for fault in faults:
+            say_once(fault)
+        if not faults:
+            prepare_stacks()
         self._trigger_seen = self._trigger_time()
         look(self._torch)
         attach_recorders(self._torch)
@@ -201,26 +202,16 @@ class Watcher:
 
     def _guarded(self, action: Any) -> None:
         """Run something whose failure must not reach training."""
-        try:
-            action()
-        except Exception as error:
-            _log.warning("watch: %s: %s", type(error).__name__, error)
+        _, fault = tried(action)
+        if fault is not None:
+            say_once(f"watch: {fault}")
 
 
 def _group_names(torch: Any) -> tuple[str, ...]:
-    return (
-        tuple(torch.distributed.distributed_c10d._world.pg_names.values()) if torch.distributed.is_initialized() else ()
-    )
+    return tuple(name for _, name in live_groups(torch))
 
 
 def _calls_so_far(torch: Any) -> tuple[int, ...]:
     """Return the number of the last collective of each group, as far as its backend counts."""
-    if not torch.distributed.is_initialized():
-        return ()
-    numbers = []
-    for group in list(torch.distributed.distributed_c10d._world.pg_names):
-        try:
-            numbers.append(int(group._get_sequence_number_for_group()))
-        except RuntimeError:
-            numbers.append(-1)
-    return tuple(numbers)
+    numbers = (tried(last_collective, group)[0] for group, _ in live_groups(torch))
+    return tuple(-1 if number is None else number for number in numbers)
