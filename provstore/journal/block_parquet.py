@@ -146,7 +146,8 @@ def _table(run: str, attempt: int, parts: Sequence[Group]) -> pa.Table:
     count = sum(map(len, parts))
     pieces = [(_columns(part), len(part)) for part in parts]
     # One array of nothing a type serves all columns.
-    nothing = {kind: pa.nulls(count, kind) for kind in set(_schema().types)}
+    kinds: set[Any] = set(_schema().types)
+    nothing = {kind: pa.nulls(count, kind) for kind in kinds}
     whole: list[Any] = []
     for field in _schema():
         if field.name in {"_run", "_attempt"}:

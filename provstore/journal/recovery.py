@@ -14,11 +14,9 @@ from pathlib import Path
 
 from provstore.journal import frames, segments, writer
 from provstore.journal.disk import Disk
-from provstore.journal.scan import MARKER, Scan, marker_id, scan
-from provstore.journal.segments import FORMAT_VERSION, Segment
+from provstore.journal.scan import MARKER, Scan, marker_content, marker_id, scan
+from provstore.journal.segments import Segment
 from provstore.journal.writer import TEMPORARY, Writer, event
-from provstore.model import canonical
-from provstore.model.ids import ID_SCHEME_VERSION
 
 QUARANTINE = "quarantine"
 BLOBS = "blobs"
@@ -126,5 +124,4 @@ def _tidy(directory: Path, disk: Disk) -> None:
 
 
 def _write_marker(directory: Path, journal_id: str, disk: Disk) -> None:
-    said: dict[str, canonical.Json] = {"format": FORMAT_VERSION, "idScheme": ID_SCHEME_VERSION, "store": journal_id}
-    writer.put(disk, directory, directory / MARKER, canonical.encode(said) + b"\n")
+    writer.put(disk, directory, directory / MARKER, marker_content(journal_id))

@@ -9,8 +9,9 @@ from pathlib import Path
 from provstore.errors import InputError, StoreError
 from provstore.journal import frames, problems, segments
 from provstore.journal.problems import Problem
-from provstore.journal.segments import NO_DIGEST, Entry, Header, Seal, Segment
+from provstore.journal.segments import FORMAT_VERSION, NO_DIGEST, Entry, Header, Seal, Segment
 from provstore.model import canonical
+from provstore.model.ids import ID_SCHEME_VERSION
 
 MARKER = "journal.json"
 _ATTEMPTS = 5
@@ -50,13 +51,19 @@ def scan(directory: Path) -> Scan:
 
 
 def marker_id(directory: Path) -> str | None:
-    """Return the journal's id as its marker file states it, or ``None``."""
+    """Return the journal's id as its marker file states it; ``None`` without one that is exactly as it should be."""
     try:
-        said = canonical.parse((directory / MARKER).read_bytes().removesuffix(b"\n"))
+        data = (directory / MARKER).read_bytes()
+        said = canonical.parse(data.removesuffix(b"\n"))
     except (OSError, InputError):
         return None
     name = said.get("store") if isinstance(said, dict) else None
-    return name if isinstance(name, str) else None
+    return name if isinstance(name, str) and data == marker_content(name) else None
+
+
+def marker_content(journal_id: str) -> bytes:
+    """Return the content of the marker file, which tells the id even when the first segment's header is damaged."""
+    return canonical.encode({"format": FORMAT_VERSION, "idScheme": ID_SCHEME_VERSION, "store": journal_id}) + b"\n"
 
 
 def _scan(directory: Path) -> Scan:
@@ -65,8 +72,9 @@ def _scan(directory: Path) -> Scan:
     marker = marker_id(directory)
     known = [header.journal_id for header in headers.values() if header is not None]
     if not (known or marker):
-        what = "no segment has a readable header" if files else "there is no journal yet"
-        raise StoreError(f"journal: {directory}: {what}")
+        is_there = files or (directory / MARKER).exists()
+        reason = "neither its marker nor the head of a segment can be read" if is_there else "there is none yet"
+        raise StoreError(f"journal: {directory}: {reason}")
     found = Scan(directory, known[0] if known else str(marker), marker_id=marker)
     if marker != found.journal_id:
         text = "does not state the journal's id as the segments do"

@@ -61,7 +61,7 @@ def test_a_journal_keeps_its_id_and_an_empty_one_has_position_0(tmp_path: Path) 
 
 
 def test_reading_where_there_is_no_journal_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no journal"):
+    with pytest.raises(StoreError, match="there is none yet"):
         Journal.open(tmp_path, writable=False)
     with pytest.raises(StoreError, match="cannot be read"):
         Journal.open(tmp_path / "absent", writable=False)
