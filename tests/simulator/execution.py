@@ -76,6 +76,15 @@ class _Channel:
     recvs_ready: dict[int, Kernel] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Pool:
+    """The threads of one gloo group on one rank."""
+
+    begun: list[Kernel] = field(default_factory=list)
+    queue: deque[Kernel] = field(default_factory=deque)
+    last_ended_ns: int = 0
+
+
 class Machine:
     """Executes one job."""
 
@@ -94,6 +103,7 @@ class Machine:
         self._place: dict[int, tuple[int, int]] = {}
         self._channels: dict[tuple[int, int, int, bool], _Channel] = {}
         self._slots: dict[int, list[tuple[_Channel, int, bool]]] = {}
+        self._pools: dict[tuple[int, int], _Pool] = {}
         self._blocked: dict[int, Kernel] = {}
         self._events: deque[Callable[[], None]] = deque()
         self._latest = T0
@@ -143,7 +153,7 @@ class Machine:
         if op.kind == "join":
             assert op.group is not None
             if op.group.backend == "gloo":
-                return self._streams.get((rank, op.group.key, -1))
+                return self._join_threads(rank, self._pool(rank, op.group))
             last = self._streams.get((rank, op.group.key, -1))
             self._compute[rank] = self._enqueue(rank, Op("gpu"), [self._compute[rank], last])
             return None
@@ -161,17 +171,10 @@ class Machine:
         created = self._host[rank]
         gloo = op.group.backend == "gloo"
         stream = (rank, op.group.key, op.peer if op.kind in ("send", "recv") else -1)
-        if gloo:
-            waits = [self._streams.get((rank, op.group.key, -GLOO_THREADS))]
-        else:
-            waits = [self._streams.get(stream), self._compute[rank]]
+        waits = [] if gloo else [self._streams.get(stream), self._compute[rank]]
         kernel = self._enqueue(rank, op, waits)
         self._calls[rank].append(Call(self._at[rank], op, created, kernel))
-        if gloo:
-            last = self._streams.get((rank, op.group.key, -1))
-            if last is not None:
-                self._streams[rank, op.group.key, -GLOO_THREADS] = last
-        self._streams[stream if not gloo else (rank, op.group.key, -1)] = kernel
+        self._streams[stream] = kernel
         if not op.blocking:
             return None
         if gloo:
@@ -191,9 +194,41 @@ class Machine:
                 kernel.missing += 1
             else:
                 kernel.ready = max(kernel.ready, other.ended)
-        if not kernel.missing:
+        if op.kind == "collective" and op.group is not None and op.group.backend == "gloo":
+            self._to_thread(kernel, op.group)
+        elif not kernel.missing:
             self._start(kernel)
         return kernel
+
+    def _join_threads(self, rank: int, pool: _Pool) -> Kernel | None:
+        """Return a call that the host must wait for; without one, the host has waited until the last one ended."""
+        running = next((call for call in pool.begun if call.ended is None), None)
+        if running is None:
+            self._host[rank] = max(self._host[rank], pool.last_ended_ns)
+        return running
+
+    def _pool(self, rank: int, group: Group) -> _Pool:
+        return self._pools.setdefault((rank, group.key), _Pool())
+
+    def _to_thread(self, kernel: Kernel, group: Group) -> None:
+        """Start the call when a thread of its group's pool is free, in the order in which the host made the calls."""
+        pool = self._pool(kernel.rank, group)
+        pool.begun = [call for call in pool.begun if call.ended is None] + [kernel]
+        if len(pool.begun) <= GLOO_THREADS:
+            self._start(kernel)
+        else:
+            pool.queue.append(kernel)
+
+    def _thread_is_free(self, kernel: Kernel, at_ns: int) -> None:
+        group = kernel.op.group
+        if kernel.op.kind != "collective" or group is None or group.backend != "gloo":
+            return
+        pool = self._pool(kernel.rank, group)
+        pool.last_ended_ns = max(pool.last_ended_ns, at_ns)
+        if pool.queue:
+            following = pool.queue.popleft()
+            following.ready = max(following.ready, at_ns)
+            self._events.append(lambda: self._start(following))
 
     def _register(self, kernel: Kernel) -> None:
         """Give the call its place among those of its communicator, in the order in which the host makes them."""
@@ -289,6 +324,7 @@ class Machine:
             return
         kernel.ended = at_ns
         self._latest = max(self._latest, at_ns)
+        self._thread_is_free(kernel, at_ns)
         for other in kernel.dependents:
             other.missing -= 1
             other.ready = max(other.ready, at_ns)
@@ -302,7 +338,9 @@ class Machine:
             return
         del self._blocked[rank]
         self._host[rank] = max(self._host[rank], kernel.ended) + 10_000
-        self._at[rank] += 1
+        if self._job.programs[rank][self._at[rank]].kind != "join":
+            # a join looks again, for the next call that has not ended
+            self._at[rank] += 1
         self._advance(rank)
 
 

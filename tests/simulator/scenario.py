@@ -157,6 +157,7 @@ def _moments(job: Job, run: Execution, scenario: Scenario, gone: set[int], luck:
     else:
         base = run.quiet_ns + (int(scenario.style.timeout_ms * 1.1e6) if hangs else SECOND)
     moments = {}
+    late = luck.randrange(2 * job.world)
     for rank in range(job.world):
         if rank in gone:
             continue
@@ -168,7 +169,7 @@ def _moments(job: Job, run: Execution, scenario: Scenario, gone: set[int], luck:
             buffer=scenario.buffer,
             active_only=scenario.active_only,
             hook=scenario.hook,
-            late_retired=scenario.size.backend == "gloo" and not hangs and luck.random() < 0.25,
+            late_retired=scenario.size.backend == "gloo" and not hangs and rank == late,
         )
     return moments
 
