@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def _plain(store: provstore.Store, name: str, given: dict[str, object]) -> list[
         changed = {key: sorted(value) if key.endswith("labels") else value for key, value in row.items()}  # type: ignore[type-var]
         rows.append({key: value for key, value in changed.items() if key not in ("journal",)})
     ordered = "order: none" not in _text(name)
-    return rows if ordered else sorted(rows, key=repr)
+    return rows if ordered else sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
 def _text(name: str) -> str:
