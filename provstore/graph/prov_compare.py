@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from provstore.model.prov import BUILT_IN_PREFIXES, Bundle, Part, canonical
@@ -127,21 +127,39 @@ class Fingerprint:
     """SHA-256 over the canonical records, bundle by bundle in the order of their IRIs."""
 
 
+class Fingerprinting:
+    """The fingerprint of parts as they pass by, in memory that does not grow with their number."""
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._content = 0
+        self._bundle = ""
+        self._orders = {"": hashlib.sha256()}
+
+    def passing(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Yield ``parts`` as they are, taking each into account."""
+        for part in parts:
+            if isinstance(part, Bundle):
+                self._bundle = part.name.iri if part.name else ""
+                self._orders.setdefault(self._bundle, hashlib.sha256())
+            else:
+                digest = hashlib.sha256(canonical(part, self._bundle)).digest()
+                self._records += 1
+                self._content += int.from_bytes(digest, "big")
+                self._orders[self._bundle].update(digest)
+            yield part
+
+    def result(self) -> Fingerprint:
+        """Return the fingerprint of what passed."""
+        order = hashlib.sha256()
+        for bundle in sorted(self._orders):
+            order.update(self._orders[bundle].digest())
+        return Fingerprint(self._records, frozenset(self._orders), self._content % (1 << 256), order.hexdigest())
+
+
 def fingerprint(parts: Iterable[Part]) -> Fingerprint:
-    """Return the fingerprint of a document, in memory that does not grow with its records."""
-    count, content, bundle = 0, 0, ""
-    orders = {"": hashlib.sha256()}
-    for part in parts:
-        if isinstance(part, Bundle):
-            bundle = part.name.iri if part.name else ""
-            if bundle not in orders:
-                orders[bundle] = hashlib.sha256()
-        else:
-            digest = hashlib.sha256(canonical(part, bundle)).digest()
-            count += 1
-            content += int.from_bytes(digest, "big")
-            orders[bundle].update(digest)
-    order = hashlib.sha256()
-    for bundle in sorted(orders):
-        order.update(orders[bundle].digest())
-    return Fingerprint(count, frozenset(orders), content % (1 << 256), order.hexdigest())
+    """Return the fingerprint of a document."""
+    taken = Fingerprinting()
+    for _ in taken.passing(parts):
+        pass
+    return taken.result()

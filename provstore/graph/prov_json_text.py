@@ -7,8 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from provstore.errors import InputError
 from provstore.model.prov import (
@@ -35,6 +34,12 @@ from provstore.model.prov import (
 
 FORMAT = "PROV-JSON"
 
+_WINDOW = 1 << 20
+"""Characters read at a time."""
+_LARGEST_WINDOW = 1 << 28
+"""Characters of a single value, or before ``prefix`` of a document that does not begin with it."""
+_LONGEST_TOKEN = 16
+"""An error so close to the end of the window may come from the cut; strings aside, no token is longer."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _QNAME_TYPES = frozenset({f"{XSD}QName", f"{PROV}QUALIFIED_NAME"})
@@ -51,18 +56,21 @@ class _RefusedError(Exception):
     """A record cannot be understood; the text says where inside it and why."""
 
 
-def parse_prov_json(text: str, file: str, warnings: Counter[str] | None = None) -> Iterator[Part]:
-    """Yield the parts of the PROV-JSON document ``text``, records one at a time.
+def parse_prov_json(source: IO[str], file: str, warnings: Counter[str] | None = None) -> Iterator[Part]:
+    """Yield the parts of the PROV-JSON document in ``source``, in memory that does not grow with it.
+
+    (It grows with a document whose ``prefix`` does not come first: the format allows that, so it is read ahead.)
 
     Args:
-        text: The whole document; what is built from it is one record at a time.
+        source: A seekable stream without newline translation, at its start.
         file: What messages call it.
         warnings: Counts of input that is accepted although the format frowns on it, by class.
 
     Raises:
         InputError: The text is no PROV-JSON; the message gives file, format, line, column and offset.
+        UnicodeDecodeError: The stream is not text in its encoding.
     """
-    reader = _Reader(text, file, Counter() if warnings is None else warnings)
+    reader = _Reader(source, file, Counter() if warnings is None else warnings)
     yield from reader.document()
 
 
@@ -97,23 +105,43 @@ class _Names:
 
 
 class _Reader:
-    def __init__(self, text: str, file: str, warnings: Counter[str]) -> None:
-        self.text = text
-        self.file = file
-        self.warnings = warnings
+    """The document, seen through a window of text that moves forward record by record."""
+
+    def __init__(self, source: IO[str], file: str, warnings: Counter[str]) -> None:
+        self.text = source.read(_WINDOW).removeprefix("\ufeff")
         self.at = 0
+        self.warnings = warnings
         self.names = _Names({}, None, None)
+        self._source = source
+        self._file = file
+        self._base = 0
+        self._is_pinned = False
         self._decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number)
 
-    def fail(self, reason: str, at: int | None = None) -> NoReturn:
-        at = self.at if at is None else at
-        line = self.text.count("\n", 0, at) + 1
-        column = at - self.text.rfind("\n", 0, at)
-        raise InputError(f"{self.file}: {FORMAT} line {line} column {column} (offset {at}): {reason}")
+    def fail(self, reason: str, offset: int | None = None) -> NoReturn:
+        """Refuse the document at ``offset``, counted in characters from its start."""
+        offset = self._base + self.at if offset is None else offset
+        self._source.seek(0)
+        before = self._source.read(offset + 1).removeprefix("\ufeff")[:offset]
+        line = before.count("\n") + 1
+        column = offset - before.rfind("\n")
+        raise InputError(f"{self._file}: {FORMAT} line {line} column {column} (offset {offset}): {reason}")
+
+    def _more(self) -> bool:
+        """Move the window: drop what was read, unless it is pinned, and add text; return whether there was any."""
+        added = self._source.read(max(_WINDOW, len(self.text)))
+        if added:
+            dropped = 0 if self._is_pinned else self.at
+            if len(self.text) - dropped > _LARGEST_WINDOW:
+                self.fail(f"more than {_LARGEST_WINDOW} characters would have to be held at once")
+            self.text = self.text[dropped:] + added
+            self._base += dropped
+            self.at -= dropped
+        return bool(added)
 
     def document(self) -> Iterator[Part]:
         self._skip()
-        if self.at == len(self.text):
+        if not self.text:
             self.fail("the file is empty")
         self.names, head = self._declarations(None)
         yield head
@@ -144,14 +172,14 @@ class _Reader:
 
     def _declarations(self, parent: _Names | None) -> tuple[_Names, Bundle]:
         """Return what ``prefix`` of the object here declares, wherever in it that stands; stay where we are."""
-        start = self.at
+        start, self._is_pinned, was_pinned = self.at, True, self._is_pinned
         prefixes: dict[str, str] = {}
         for key, _ in self._members():
             if key == "prefix":
                 prefixes = self._prefixes()
                 break
             self._skip_value()
-        self.at = start
+        self.at, self._is_pinned = start, was_pinned
         default = prefixes.pop("default", None)
         declared = tuple(pair for pair in prefixes.items() if pair[0] not in BUILT_IN_PREFIXES)
         return _Names(prefixes, default, parent), Bundle(None, declared, default)
@@ -169,7 +197,7 @@ class _Reader:
 
     def _records(self, kind: str) -> Iterator[Record]:
         for key, key_at in self._members():
-            value_at = self.at
+            value_at = self._base + self.at
             content = self._value()
             instances = content if isinstance(content, list) else [content]
             if not all(isinstance(instance, dict) for instance in instances):
@@ -203,7 +231,11 @@ class _Reader:
         return found
 
     def _skip(self) -> None:
-        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+        """Move to the next character that is no space; the window then holds it, unless the document ends."""
+        while True:
+            self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+            if self.at < len(self.text) or not self._more():
+                return
 
     def _members(self) -> Iterator[tuple[str, int]]:
         """Yield (key, its offset) of the object here; the caller consumes the value that follows."""
@@ -215,10 +247,10 @@ class _Reader:
             return
         while True:
             self._skip()
-            key_at = self.at
+            key_at = self._base + self.at
             if not self.text.startswith('"', self.at):
                 self.fail("expected a key in double quotes")
-            key = self._string()
+            key = str(self._value())
             if key in seen:
                 self.fail(f"the key {_shown(key)} is repeated", key_at)
             seen.add(key)
@@ -238,29 +270,27 @@ class _Reader:
             self.fail(f"expected {what}, found {found}")
         self.at += 1
 
-    def _string(self) -> str:
-        try:
-            text, self.at = scanstring(self.text, self.at + 1, True)
-        except json.JSONDecodeError as error:
-            self.fail(error.msg, error.pos)
-        return str(text)
-
     def _value(self) -> Any:
         self._skip()
-        start = self.at
-        try:
-            value, self.at = self._decoder.raw_decode(self.text, self.at)
-        except json.JSONDecodeError as error:
-            at, reason = error.pos, error.msg
-        except _RepeatedKeyError:
-            at, reason = self._find_repeated(start)
-        except RecursionError:
-            at, reason = start, "the value is nested too deeply"
-        except ValueError as error:  # an integer of more digits than Python reads
-            at, reason = start, str(error)
-        else:
-            return value
-        return self.fail(reason, at)
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                place, reason = self._base + error.pos, error.msg
+                is_cut = len(self.text) - error.pos < _LONGEST_TOKEN or reason.startswith("Unterminated string")
+                if is_cut and self._more():
+                    continue
+                self.fail(reason, place)
+            except _RepeatedKeyError:
+                at, reason = self._find_repeated()
+                self.fail(reason, self._base + at)
+            except RecursionError:
+                self.fail("the value is nested too deeply")
+            except ValueError as error:  # a number out of range, or of more digits than Python reads
+                self.fail(str(error))
+            if end < len(self.text) or not self._more():
+                self.at = end
+                return value
 
     def _skip_value(self) -> None:
         """Move behind the value here without building it."""
@@ -268,22 +298,24 @@ class _Reader:
         if self.text[self.at : self.at + 1] not in ("{", "["):
             self._value()
             return
-        depth = 0
-        for token in _TOKEN.finditer(self.text, self.at):
-            char = token[0]
-            if char in "{[":
-                depth += 1
-            elif char in "}]":
-                depth -= 1
-                if depth == 0:
-                    self.at = token.end()
-                    return
-        self.fail("the file ends inside this value")
+        while True:
+            depth = 0
+            for token in _TOKEN.finditer(self.text, self.at):
+                char = token[0]
+                if char in "{[":
+                    depth += 1
+                elif char in "}]":
+                    depth -= 1
+                    if depth == 0:
+                        self.at = token.end()
+                        return
+            if not self._more():
+                self.fail("the file ends inside this value")
 
-    def _find_repeated(self, start: int) -> tuple[int, str]:
-        """Return the place of the first repeated key in the value at ``start``."""
+    def _find_repeated(self) -> tuple[int, str]:
+        """Return the place of the first repeated key in the value here."""
         objects: list[set[str] | None] = []
-        for token in _TOKEN.finditer(self.text, start):
+        for token in _TOKEN.finditer(self.text, self.at):
             text = token[0]
             if text in "{[":
                 objects.append(set() if text == "{" else None)
@@ -294,7 +326,7 @@ class _Reader:
                 if key in objects[-1]:
                     return token.start(), f"the key {_shown(key)} is repeated"
                 objects[-1].add(key)
-        return start, "a key is repeated"
+        return self.at, "a key is repeated"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

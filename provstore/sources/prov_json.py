@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ from provstore.model.prov import FORMAL, Document, Part, survey
 
 READER_VERSION = "1"
 _HELD_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
 _FIRST_KEY = re.compile(r'\s*\{\s*"([^"\\]*)"\s*:')
 _KEYS = frozenset({*FORMAL, "prefix", "bundle"})
 
@@ -40,35 +42,57 @@ def read(path: Path, *, key: str | None = None, allow_empty: bool = False) -> Do
     Raises:
         InputError: The file cannot be read or is no PROV-JSON; the message gives file, format and place.
     """
-    text, digest, size = _text(path)
+    digest, size = _digest(path)
     warnings: Counter[str] = Counter()
-    held = list(parse_prov_json(text, path.name, warnings)) if size <= _HELD_BYTES else None
-    kinds, bundles = survey(parse_prov_json(text, path.name, warnings) if held is None else held)
+    held = list(_parsed(path, warnings)) if size <= _HELD_BYTES else None
+    kinds, bundles = survey(_parsed(path, warnings) if held is None else held)
     if not kinds and not allow_empty:
         raise InputError(f"{path.name}: {FORMAT}: the document holds no record")
-    del text
 
     def parts() -> Iterable[Part]:
-        return _again(path, digest) if held is None else held
+        if held is not None:
+            return held
+        if _digest(path)[0] != digest:
+            raise InputError(f"{path.name}: {FORMAT}: the file changed while it was read")
+        return _parsed(path, Counter())
 
     name = key or f"sha256-{digest}"
     return Document(name, parts, sum(kinds.values()), bundles, kinds, dict(warnings), digest, size)
 
 
-def _again(path: Path, digest: str) -> Iterator[Part]:
-    text, now, _ = _text(path)
-    if now != digest:
-        raise InputError(f"{path.name}: {FORMAT}: the file changed while it was read")
-    yield from parse_prov_json(text, path.name)
-
-
-def _text(path: Path) -> tuple[str, str, int]:
-    """Return (text, SHA-256 of the bytes, their number)."""
+def _parsed(path: Path, warnings: Counter[str]) -> Iterator[Part]:
     try:
-        data = path.read_bytes()
+        with path.open(encoding="utf-8", newline="") as text:
+            yield from parse_prov_json(text, path.name, warnings)
     except OSError as error:
-        raise InputError(f"{path.name}: {FORMAT}: cannot be read: {error.strerror or error}") from error
-    try:
-        return data.decode().removeprefix("\ufeff"), hashlib.sha256(data).hexdigest(), len(data)
+        raise _unreadable(path, error) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: {FORMAT} offset {error.start}: not UTF-8 text") from error
+        raise InputError(f"{path.name}: {FORMAT} offset {_bad_byte(path)}: not UTF-8 text") from error
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    """Return (SHA-256 of the bytes, their number)."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    return InputError(f"{path.name}: {FORMAT}: cannot be read: {error.strerror or error}")
+
+
+def _bad_byte(path: Path) -> int:
+    """Return the offset of the first byte that is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            pending = len(decoder.getstate()[0])
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError as error:
+                return offset - pending + error.start
+            offset += len(chunk)
+    return offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -40,20 +40,35 @@ _MESSAGE = "DERIVED_MESSAGE"
 
 @dataclass(slots=True)
 class Catalogue:
-    """What several nodes share and a call only names by key."""
+    """What one look at the rows tells: what several nodes share, and which documents are there."""
 
     signatures: dict[str, Mapping[str, Property]] = field(default_factory=dict)
     stacks: dict[str, Property] = field(default_factory=dict)
     """Key of a stack → the line of user code."""
+    documents: list[str] = field(default_factory=list)
+    """Keys of the imported documents, sorted."""
+    captured: int = 0
+    """Captured elements."""
+    relations: int = 0
+    """Relationships without a record key."""
 
-    def add(self, row: Statement) -> None:
-        """Keep ``row`` when it is a shared node."""
+
+def catalogue(rows: Iterable[Statement]) -> Catalogue:
+    """Return what one look at ``rows`` tells."""
+    found = Catalogue()
+    for row in rows:
         if row.type is not None:
-            return
-        if "Signature" in row.labels:
-            self.signatures[row.key] = row.properties
+            found.relations += "recordKey" not in row.properties
+        elif is_captured(row):
+            found.captured += 1
+        elif "Signature" in row.labels:
+            found.signatures[row.key] = row.properties
         elif "Stack" in row.labels and "user_frame" in row.properties:
-            self.stacks[row.key] = row.properties["user_frame"]
+            found.stacks[row.key] = row.properties["user_frame"]
+        elif "Bundle" in row.labels and row.properties.get("isDocument"):
+            found.documents.append(row.key)
+    found.documents.sort()
+    return found
 
 
 def is_captured(row: Statement) -> bool:
@@ -61,17 +76,14 @@ def is_captured(row: Statement) -> bool:
     return row.type is None and "Element" in row.labels and not CLASSES.issuperset(row.labels)
 
 
-def captured_parts(statements: Callable[[], Iterable[Statement]]) -> Iterator[Part]:
+def captured_parts(rows: Iterable[Statement], shared: Catalogue) -> Iterator[Part]:
     """Yield the PROV document of captured facts: elements and captured relations, in the order of the rows.
 
     Derived relations are left out, except messages whose pairing is exact; so are structure and shared nodes, whose
     content is put on the calls.
     """
-    shared = Catalogue()
-    for row in statements():
-        shared.add(row)
     yield _HEAD
-    for row in statements():
+    for row in rows:
         record = _element(row, shared) if row.type is None else _relation(row)
         if record is not None:
             yield record

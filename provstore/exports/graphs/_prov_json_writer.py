@@ -32,8 +32,10 @@ _ARGUMENTS = frozenset(f"{PROV}{role}" for role in NAME_ROLES | TIME_ROLES)
 _DATATYPES = {"double": f"{XSD}double", "dateTime": f"{XSD}dateTime", "anyURI": f"{XSD}anyURI", "qname": f"{XSD}QName"}
 
 
-def write_prov_json(parts: Iterable[Part], out: IO[str]) -> None:
+def write_prov_json(parts: Iterable[Part], out: IO[str], remark: str = "") -> None:  # noqa: ARG001 - see below
     """Write ``parts`` as one PROV-JSON document, grouped by bundle and kind as the format demands.
+
+    JSON has no comments, so ``remark`` is not written.
 
     Source: The PROV-JSON Serialization, W3C Member Submission of 24 April 2013.
     """

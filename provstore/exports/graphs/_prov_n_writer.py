@@ -49,7 +49,7 @@ _SHORT_ESCAPES = {"\t": "\\t", "\b": "\\b", "\n": "\\n", "\r": "\\r", "\f": "\\f
 _DATATYPES = {"boolean": "boolean", "double": "double", "dateTime": "dateTime", "anyURI": "anyURI"}
 
 
-def write_prov_n(parts: Iterable[Part], out: IO[str], comment: str = "") -> None:
+def write_prov_n(parts: Iterable[Part], out: IO[str], remark: str = "") -> None:
     """Write ``parts`` as one PROV-N document, bundles after the document's own statements.
 
     Raises:
@@ -72,7 +72,7 @@ def write_prov_n(parts: Iterable[Part], out: IO[str], comment: str = "") -> None
                 current = bundles[part.name.iri]
             else:
                 current = bundles[part.name.iri] = _Container(part, document.scope, spools)
-        out.write(f"document{f' // {comment}' if comment else ''}\n")
+        out.write(f"document{f' // {remark}' if remark else ''}\n")
         document.copy_to(out)
         for bundle in bundles.values():
             out.write(f"  bundle {bundle.title()}\n")

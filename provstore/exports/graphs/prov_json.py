@@ -28,8 +28,8 @@ def to_prov(document: ExportInput, options: ExportOptions = DEFAULTS) -> ProvDoc
     return prov_document(document, options)
 
 
-def _read(text: IO[str], _: bool) -> Iterable[Part]:
-    return parse_prov_json(text.read(), "the export")
+def _read(text: IO[str], _: int | None) -> Iterable[Part]:
+    return parse_prov_json(text, "the export")
 
 
 _FORMAT = Format("prov-json", "multiset", "json", write_prov_json, _read)

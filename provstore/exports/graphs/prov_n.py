@@ -21,12 +21,17 @@ def export(document: ExportInput, stream: TextIO, options: ExportOptions = DEFAU
     return export_prov(document, stream, options, _FORMAT)
 
 
-def _read(text: IO[str], by_library: bool) -> Iterable[Part]:
-    if not by_library:
+def _read(text: IO[str], by_library: int | None) -> Iterable[Part]:
+    """Read with the library what it wrote, but not much: its parser takes 10 kB of memory a record.
+
+    Where the library wrote a string over several lines, our reader refuses, and our writer takes over.
+    """
+    if by_library is None or by_library > _PARSED_RECORDS:
         return parse_prov_n_lines(text, "the export")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return document_parts(ProvDocument.deserialize(content=text.read(), format="provn"))
 
 
+_PARSED_RECORDS = 5_000
 _FORMAT = Format("prov-n", "exact", "provn", write_prov_n, _read)
