@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from provstore import errors, rooms
+from provstore import __version__, errors, rooms
 from provstore.cli._options import Globals, flags
 from provstore.cli._text import printable, printable_block
 
@@ -84,9 +84,7 @@ def _complain(message: str, hint: str | None = None) -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        typer.echo(f"{PROGRAM} {__version__}")
         raise typer.Exit(errors.EXIT_OK)
 
 
