@@ -23,7 +23,9 @@ from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import GraphStore, open_store
 
 if TYPE_CHECKING:
-    from provstore.exports import ExportOptions, ExportReport
+    from prov.model import ProvDocument
+
+    from provstore.exports import ExportInput, ExportOptions, ExportReport
     from provstore.ingest.given import Progress
     from provstore.journal import Journal
 
@@ -147,7 +149,7 @@ class Store:
         if self._behind:
             notes = (*found.notes, self._behind_note())
             found = replace(found, complete=False, reason="graph_behind_journal", notes=notes)
-        return replace(found, writer=self._write_trace)
+        return replace(found, writer=_TraceWriter(self._graph))
 
     def diagnose(
         self, *, run: str | None = None, attempt: int | None = None, about: str | None = None, save: bool = False
@@ -341,16 +343,33 @@ class Store:
         hint = "choose with --run and --attempt"
         raise InputError(f"{self.uri}: {asked or 'runs'}: {len(fits)} fit: {listed}", hint=hint)
 
-    def _write_trace(self, trace: Trace, form: str) -> str:
+
+class _TraceWriter:
+    """Writes traces with the facts of one store."""
+
+    def __init__(self, graph: GraphStore) -> None:
+        self._graph = graph
+
+    def text(self, trace: Trace, form: str) -> str:
         from provstore.api.writing import write
+
+        stream = io.StringIO()
+        write(form, self._document(trace), stream)
+        return stream.getvalue()
+
+    def prov(self, trace: Trace) -> ProvDocument:
+        from provstore.exports.documents import prov_document
+
+        return prov_document(self._document(trace))
+
+    def _document(self, trace: Trace) -> ExportInput:
         from provstore.exports import ExportInput
         from provstore.queries import statements
 
         iris = [trace.target, *(node.iri for node in trace.nodes)]
-        title = f"{trace.direction} of {trace.root.label}"
-        stream = io.StringIO()
-        write(form, ExportInput(lambda: statements.of_elements(self._graph, iris), title), stream, None)
-        return stream.getvalue()
+        return ExportInput(
+            lambda: statements.of_elements(self._graph, iris), f"{trace.direction} of {trace.root.label}"
+        )
 
 
 def _answer(store: GraphStore, query: cypher.Query, parameters: Mapping[str, object]) -> Answer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from provstore.model.display import table
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -168,6 +170,13 @@ class Diagnosis:
     def finding_dicts(self) -> list[dict[str, object]]:
         """Return the findings as JSON values."""
         return [_finding(finding) for finding in self.findings]
+
+    def _repr_html_(self) -> str:
+        """Return the findings, and what could not be decided, as a table."""
+        rows = [(f.kind, ", ".join(str(c.rank) for c in f.culprits), f.confidence, f.summary) for f in self.findings]
+        rows += [(f"undecided: {u.code}", ", ".join(map(str, u.ranks)), "", u.what) for u in self.undecided]
+        title = f"{self.run}, attempt {self.attempt}: {self.status}"
+        return table(title, ("class", "ranks", "confidence", "what"), rows, self.notes)
 
 
 def _finding(finding: Finding) -> dict[str, object]:

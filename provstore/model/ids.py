@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from urllib.parse import unquote
 
 ID_SCHEME_VERSION = 1
@@ -30,9 +31,12 @@ def component(text: str) -> str:
         return _EMPTY
     last = len(text) - 1
     return "".join(
-        char if char in _PLAIN or (char in _INNER and 0 < at < last) else "".join(f"%{byte:02X}" for byte in char.encode())
-        for at, char in enumerate(text)
+        char if char in _PLAIN or (char in _INNER and 0 < at < last) else _escaped(char) for at, char in enumerate(text)
     )
+
+
+def _escaped(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode())
 
 
 def component_text(encoded: str) -> str:
@@ -52,7 +56,7 @@ def rank_set(ranks: Iterable[int]) -> str:
     if len(ordered) == 1:
         return str(ordered[0])
     step = ordered[1] - ordered[0]
-    if all(right - left == step for left, right in zip(ordered, ordered[1:])):
+    if all(right - left == step for left, right in pairwise(ordered)):
         return f"{ordered[0]}-{ordered[-1]}" + ("" if step == 1 else f"x{step}")
     return hashlib.sha256(",".join(map(str, ordered)).encode()).hexdigest()[:_HASH_DIGITS]
 

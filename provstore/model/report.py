@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from provstore.model.display import table
+
 NEW, KNOWN, REFUSED, SKIPPED = "new", "known", "refused", "skipped"
 
 
@@ -58,6 +60,12 @@ class IngestReport:
             "position": self.position,
             "interrupted": self.interrupted,
         }
+
+    def _repr_html_(self) -> str:
+        """Return what became of each file as a table."""
+        title = ", ".join(f"{run}/{attempt}" for run, attempt in self.runs) or "ingest"
+        rows = [(file.file, file.taken_for, file.status, file.records, file.reason) for file in self.files]
+        return table(title, ("file", "taken for", "status", "records", "reason"), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +157,9 @@ class Answer:
             "complete": self.complete,
             "reason": self.reason,
         }
+
+    def _repr_html_(self) -> str:
+        """Return the rows as a table."""
+        state = "" if self.complete else f", cut by {self.reason}"
+        rows = [[row.get(column) for column in self.columns] for row in self.rows]
+        return table(f"{len(self.rows):,} rows{state}", self.columns, rows)

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from provstore.errors import ConfigError
+from provstore.model.display import table
+
+if TYPE_CHECKING:
+    from prov.model import ProvDocument
+
+
+class TraceWriter(Protocol):
+    """Writes a trace with the facts of the store it came from."""
+
+    def text(self, trace: Trace, form: str) -> str:
+        """Return the trace in an export format."""
+        ...
+
+    def prov(self, trace: Trace) -> ProvDocument:
+        """Return the trace as a document of the ``prov`` library."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +75,8 @@ class Trace:
     """nodes, relationships, hops, frontier_left, omitted_at_least, and one ``kind:NAME`` a kind."""
     edges_omitted: bool = False
     notes: tuple[str, ...] = ()
-    writer: Callable[[Trace, str], str] | None = field(default=None, repr=False, compare=False)
-    """Set by the store that answered: writes the trace in an export format."""
+    writer: TraceWriter | None = field(default=None, repr=False, compare=False)
+    """Set by the store that answered, which alone knows the facts behind the nodes."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the trace as JSON values; the keys are documented and stable."""
@@ -82,6 +99,24 @@ class Trace:
         Raises:
             ConfigError: There is no such format, or the trace did not come from a store.
         """
+        return self._written().text(self, form)
+
+    def to_prov(self) -> ProvDocument:
+        """Return the trace as a document of the ``prov`` library.
+
+        Raises:
+            ConfigError: The trace did not come from a store.
+        """
+        return self._written().prov(self)
+
+    def _written(self) -> TraceWriter:
         if self.writer is None:
-            raise ConfigError(f"{form}: this trace: it did not come from a store, which alone can write it")
-        return self.writer(self, form)
+            raise ConfigError("this trace: export: it did not come from a store, which alone can write it")
+        return self.writer
+
+    def _repr_html_(self) -> str:
+        """Return the nodes as a table, nearest first."""
+        state = "" if self.complete else f", cut by {self.reason}"
+        title = f"{self.direction} of {self.root.label}: {len(self.nodes):,}{state}"
+        rows = [(node.hops, node.label, node.source) for node in self.nodes]
+        return table(title, ("hops", "what", "where"), rows, self.notes)
