@@ -108,7 +108,7 @@ def discover(paths: Iterable[Path], options: ReadOptions) -> Found:
         facts = _facts(path)
         if isinstance(facts, str):
             raise InputError(f"{path}: {facts}")
-        prefix = f"{path.name}/" if len(given) > 1 else ""
+        prefix = f"{_readable(path.name)}/" if len(given) > 1 else ""
         if stat.S_ISDIR(facts.st_mode):
             _scan_tree(path, prefix, naming, options, seen, found)
         else:
@@ -123,6 +123,11 @@ def _base_name(path: Path) -> str:
     return (whole if whole.is_dir() else whole.parent).name or "run"
 
 
+def _readable(name: str) -> str:
+    """Return a file name as text that UTF-8 can carry."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
 def _facts(path: Path) -> os.stat_result | str:
     try:
         return path.stat()
@@ -134,21 +139,22 @@ def _facts(path: Path) -> os.stat_result | str:
 
 def _take_named(path: Path, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found) -> None:
     """Take a file that was named itself: it is meant as evidence, whatever it is called."""
+    file = _readable(path.name)
     rank = names.tensors_rank(path.name)
     if rank is not None:
-        found.tensors.append((path, path.name, rank))
+        found.tensors.append((path, file, rank))
         return
     rank = names.sidecar_rank(path.name)
     if rank is not None:
-        folder.sidecars[rank] = path, path.name
+        folder.sidecars[rank] = path, file
         return
-    candidate = _candidate(path, path.name, naming, seen)
+    candidate = _candidate(path, file, naming, seen)
     if isinstance(candidate, Candidate):
         candidate.is_meant = True
         folder.candidates.append(candidate)
         _take_sidecar_beside(path, candidate.rank, folder)
     elif candidate:
-        found.refusals.append(Refusal(path.name, candidate, path=str(path)))
+        found.refusals.append(Refusal(file, candidate, path=str(path)))
 
 
 def _take_sidecar_beside(path: Path, rank: int | None, folder: _Folder) -> None:
@@ -169,7 +175,7 @@ def _scan_tree(
         place, below = pending.pop()
         folder = _Folder()
         for entry in _listing(place, below, found):
-            file = below + entry.name
+            file = below + _readable(entry.name)
             if entry.is_dir(follow_symlinks=False):
                 if entry.name == _TWINS:
                     _take_twins(Path(entry.path), f"{file}/", naming, seen, folder, found)
@@ -189,7 +195,7 @@ def _listing(place: Path, below: str, found: Found) -> Iterator[os.DirEntry[str]
         with os.scandir(place) as entries:
             yield from sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        found.refusals.append(Refusal(below or place.name, f"not readable: {error.strerror or error}", path=str(place)))
+        found.refusals.append(Refusal(below or _readable(place.name), f"not readable: {error.strerror or error}", path=str(place)))
 
 
 def _take(path: Path, file: str, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found) -> None:
@@ -216,7 +222,7 @@ def _take_twins(
     place: Path, below: str, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found
 ) -> None:
     for entry in _listing(place, below, found):
-        path, file = Path(entry.path), below + entry.name
+        path, file = Path(entry.path), below + _readable(entry.name)
         rank = names.sidecar_rank(entry.name)
         if rank is not None:
             if rank not in folder.sidecars or not folder.sidecars[rank][0].name.startswith("fr_meta"):

@@ -23,6 +23,7 @@ _CHUNK = 1024
 _KEPT_RAW = 1000
 _EXTRA_PARTS = 200_000
 _NAN = float("nan")
+_SCALARS = frozenset((str, int, bool, float, type(None)))
 _COUNTERS = (
     "record_id",
     "collective_seq_id",
@@ -41,15 +42,17 @@ _KNOWN = frozenset(_MISSING)
 class _Plan:
     """How to take the fields out of entries that have the same keys."""
 
-    __slots__ = ("counters", "has_frames", "known", "shape", "shape_names", "take_counters", "take_shape")
+    __slots__ = ("counters", "has_frames", "is_usable", "known", "shape", "shape_names", "take_counters", "take_shape")
 
     def __init__(self, keys: Container[object]) -> None:
         self.shape_names = tuple([name for name in shapes.FIELDS if name in keys])
         self.counters = tuple([name for name in _COUNTERS if name in keys])
         self.has_frames = "frames" in keys
         self.known = len(self.shape_names) + len(self.counters) + self.has_frames
-        self.take_shape: Callable[[Any], Any] = itemgetter(*self.shape_names)
-        self.take_counters: Callable[[Any], Any] = itemgetter(*self.counters)
+        # With fewer than two names a getter gives no tuple; such a plan is never used.
+        self.is_usable = len(self.shape_names) > 1 and len(self.counters) > 1
+        self.take_shape: Callable[[Any], Any] = itemgetter(*self.shape_names or ("",))
+        self.take_counters: Callable[[Any], Any] = itemgetter(*self.counters or ("",))
 
 
 _WHOLE_PLAN = _Plan(_MISSING)
@@ -109,7 +112,8 @@ class Entries:
         if self.bad_count and (self.bad_count > most_bad or not self.shape):
             index, field, reason, _ = self.quarantined[0]
             place = f"entries[{index}]" + (f".{field}" if field else "")
-            raise Refused(f"{place}: {reason}; {self.bad_count} bad entries, {len(self.shape)} good ones before")
+            too_many = f"there are more than {most_bad} bad entries" if self.shape else "there is no good entry"
+            raise Refused(f"{place}: {reason}; {too_many}")
 
     def _read_some(self, chunk: Sequence[object], at: int) -> None:
         """Read a chunk whole; if it does not fit, halve it until the bad entry stands alone."""
@@ -151,7 +155,7 @@ class Entries:
         found = self._plans.get(keys)
         if found is None:
             plan = _Plan(keys)
-            if len(plan.shape_names) < 2 or len(plan.counters) < 2:
+            if not plan.is_usable:
                 plan = _WHOLE_PLAN
             found = self._plans[keys] = plan, _Numbers(self.shapes, plan.shape_names)
         return found
@@ -259,16 +263,27 @@ class _Numbers:
         return [shape_of[number] for number in self._guesser.numbers(rows)]
 
     def _find(self, row: Any) -> int:
-        try:
-            text = marshal.dumps(row, 2)
-        except ValueError:
-            raise Odd("", "nested too deeply, or not made of plain values") from None
+        for name, value in zip(self._names, row):
+            if type(value) not in _SCALARS and not _is_shallow(value):
+                raise Odd(name, f"{shown(value)} is nested too deeply, or not made of plain values")
+        text = marshal.dumps(row, 2)
         number = self._by_text.get(text)
         if number is None:
             self._shape_of.append(self._shapes.add(dict(zip(self._names, row))))
             number = self._by_text[text] = len(self._guesser.examples)
             self._guesser.examples.append(row)
         return number
+
+
+def _is_shallow(value: object) -> bool:
+    """Return whether a value is a list of scalars, or of lists of scalars: safe to walk and to compare."""
+    if not isinstance(value, list | tuple):
+        return False
+    if {*map(type, value)} <= _SCALARS:
+        return True
+    return all(
+        type(item) in _SCALARS or (isinstance(item, list | tuple) and {*map(type, item)} <= _SCALARS) for item in value
+    )
 
 
 def _integers(

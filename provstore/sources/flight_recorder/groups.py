@@ -235,7 +235,7 @@ def _first_by_name(groups: Iterable[Declared], warnings: list[str]) -> dict[str,
     table: dict[str, Declared] = {}
     for group in groups:
         known = table.get(group.name)
-        if known is None or not known.ranks:
+        if known is None or not known.ranks or known.source == group.source:
             table[group.name] = group
         elif group.ranks and {*group.ranks} != {*known.ranks}:
             warnings.append(

@@ -92,6 +92,7 @@ def load_json(data: bytes) -> object:
     """
     import orjson
 
+    data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:

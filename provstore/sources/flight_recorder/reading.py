@@ -50,6 +50,8 @@ def answer(request: Mapping[str, Any]) -> tuple[dict[str, object], bytes]:
         header |= {"reason": "nested too deeply for a dump"}
     except OSError as error:
         header |= {"reason": f"not readable: {error.strerror or error}"}
+    except Exception as error:  # noqa: BLE001 (a flaw of the reader must not cost more than one file)
+        header |= {"reason": f"the reader failed on it: {type(error).__name__}: {str(error)[:200]}"}
     return header, b""
 
 

@@ -1,0 +1,64 @@
+"""Reading is cheap: linear, and without the heavy imports."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from provstore.sources.flight_recorder import read_dumps
+from tests.fr_files import T0, Entry, table, write_pickle
+
+ROOT = Path(__file__).parents[3]
+
+
+def loop(count: int) -> list[Entry]:
+    """Return the calls of a training loop: three operations on two groups, 24 frames deep, one batch size a step."""
+    stacks = [tuple((f"f{depth}", f"layer{at}.py", depth) for depth in range(24)) for at in range(3)]
+    return [
+        Entry(
+            name=("nccl:_all_gather_base", "nccl:_reduce_scatter_base", "nccl:all_reduce")[at % 3],
+            seq=at // 3 * (1 if at % 3 == 2 else 2) + at % 3,
+            record_id=at,
+            op_id=at,
+            group="0" if at % 3 == 2 else "1",
+            pg_id=0 if at % 3 == 2 else 1,
+            inputs=((at // 3 % 1000, 4096),),
+            created_ns=T0 + at * 1000,
+            frames=stacks[at % 3],
+        )
+        for at in range(count)
+    ]
+
+
+def cpu_seconds() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def test_twenty_thousand_calls_with_changing_sizes_take_less_than_a_second(tmp_path):
+    groups = {"0": ("default_pg", (0, 1)), "1": ("tp", (0, 1))}
+    write_pickle(tmp_path / "rank_0", table("2.10", loop(20_000), groups))
+    before = cpu_seconds()
+    (dump,) = read_dumps([tmp_path]).dumps
+    spent = cpu_seconds() - before
+
+    assert len(dump.calls) == 20_000
+    # About 0.15 s on a quiet machine; what must not come back is work per call that grows with their number.
+    assert spent < 1.0
+
+
+def test_reading_imports_no_engine_and_no_table_library(tmp_path):
+    write_pickle(tmp_path / "rank_0", table("2.10", loop(3), {}))
+    script = (
+        "import pathlib, sys\n"
+        "from provstore.sources.flight_recorder import read_dumps\n"
+        "read_dumps([pathlib.Path(sys.argv[1])])\n"
+        "print(sorted({'numpy', 'pandas', 'pyarrow', 'kglite', 'neo4j', 'torch', 'prov'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+
+    assert done.stdout.strip() == "[]"
