@@ -33,7 +33,7 @@ class Blame:
     """Rows of the wrong side; empty when nothing decides."""
     right: Side
     ground: str
-    """``majority``, ``siblings``, ``usual`` or ``tie``."""
+    """``majority``, ``siblings``, ``usual``, ``roles`` or ``tie``."""
     sides: tuple[Side, ...]
 
 

@@ -68,18 +68,18 @@ class Case:
         return found
 
     @cached_property
-    def hides_p2p(self) -> bool:
-        """Whether sends and receives went unrecorded: counters run ahead, or an eventless group shows no call."""
+    def hides_p2p(self) -> frozenset[int]:
+        """Ranks of eventless dumps that may have sent or received unrecorded: counters run ahead, or a group is mute."""
         table = self.table
-        eventless = self.progress.eventless & (table.channel == COLLECTIVE) & (table.op_id != ABSENT)
-        if bool((table.op_id[eventless] > table.seq[eventless]).any()):
-            return True
+        ahead = self.progress.eventless & (table.channel == COLLECTIVE) & (table.op_id > table.seq)
         used = set(np.unique(table.group).tolist())
-        return any(
-            dump.eventless and (at, group) in table.status and group not in used and len(table.groups[group].ranks) > 1
-            for at, dump in enumerate(table.dumps)
-            for group in range(len(table.groups))
-        )
+        mute = {at for at, group in enumerate(table.groups) if at not in used and len(group.ranks) > 1}
+        eventless = {at for at, dump in enumerate(table.dumps) if dump.eventless}
+        found = {int(rank) for rank in np.unique(table.rank[ahead])}
+        for at, group in table.status:
+            if at in eventless and group in mute:
+                found.update(table.groups[group].ranks)
+        return frozenset(found)
 
     @cached_property
     def _habits(self) -> set[tuple[int, str, str]]:

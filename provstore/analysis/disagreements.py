@@ -49,17 +49,30 @@ def disagreements(scene: Scene) -> Iterator[Disagreement]:
 
 
 def _failed(scene: Scene) -> list[int]:
-    """Return the last instances of groups without completion events in which members disagree and nobody went on."""
+    """Return the first call of each group without completion events in which members disagree and that none survived.
+
+    A failed call leaves the work list too, so nothing may be pending. A call is survived when a later one of the group
+    left the work lists of all its members.
+    """
     case, found = scene.case, scene.case.instances
-    places = np.flatnonzero(found.disagreement >= 0)
-    failed = []
-    for at in places.tolist():
-        rows = found.calls(at)
-        is_last = at + 1 == len(found) or found.group[at + 1] != found.group[at]
-        stops = np.array([case.table.rows_of_dump(int(case.table.dump[row])).stop - 1 for row in rows])
-        if is_last and case.progress.eventless[rows].all() and (rows == stops).any() and not case.excused(at):
-            failed.append(at)
-    return failed
+    failed: dict[int, int] = {}
+    for at in np.flatnonzero(found.disagreement >= 0).tolist():
+        group = int(found.group[at])
+        if group not in failed and case.progress.eventless[found.calls(at)].all() and not case.excused(at):
+            if not _survived(scene, at):
+                failed[group] = at
+    return list(failed.values())
+
+
+def _survived(scene: Scene, at: int) -> bool:
+    case, found = scene.case, scene.case.instances
+    stop = int(np.searchsorted(found.group, int(found.group[at]) + 1))
+    members = len(case.table.groups[int(found.group[at])].ranks)
+    for later in range(at + 1, stop):
+        rows = found.calls(later)
+        if len(rows) == members and found.disagreement[later] < 0 and (case.table.retired[rows] == 1).all():
+            return True
+    return False
 
 
 def _waiting_in(scene: Scene, at: int) -> tuple[int, ...]:
@@ -70,6 +83,8 @@ def _waiting_in(scene: Scene, at: int) -> tuple[int, ...]:
 def _in_instance(scene: Scene, judge: Judge, at: int, victims: tuple[int, ...]) -> Disagreement:
     found = scene.case.instances
     blame = judge.instance(at)
+    if not blame.wrong:
+        blame = _by_role(scene, blame)
     detail = DETAILS[int(found.disagreement[at])]
     if not blame.wrong:
         return Disagreement(blame, detail, victims)
@@ -80,6 +95,15 @@ def _in_instance(scene: Scene, judge: Judge, at: int, victims: tuple[int, ...]) 
     numbers = _equal_run(scene, model)
     caveats = (EQUAL_CALLS,) if numbers[0] != numbers[1] else ()
     return Disagreement(blame, detail, victims, cause, numbers, caveats)
+
+
+def _by_role(scene: Scene, blame: Blame) -> Blame:
+    """Decide for the side none of whose ranks left the role it shares with other ranks, when the other side's did."""
+    strays = [any(scene.roles.divergence(scene.case.rank(row)) for row in side) for side in blame.sides]
+    if len(blame.sides) != 2 or strays[0] == strays[1]:
+        return blame
+    wrong, right = blame.sides if strays[0] else blame.sides[::-1]
+    return Blame(wrong, right, "roles", blame.sides)
 
 
 def _cause(scene: Scene, judge: Judge, at: int, blame: Blame, detail: str) -> str | None:
@@ -152,7 +176,9 @@ def _between_two(scene: Scene, row: int, victims: tuple[int, ...]) -> Disagreeme
     detail = "dtype" if now[0][0] == now[1][0] else "size"
     usual = [now[at] in _payloads_before(scene, sides[at][0]) for at in (0, 1)]
     if usual[0] == usual[1]:
-        return Disagreement(Blame((), (), "tie", sides), detail, victims)
+        blame = _by_role(scene, Blame((), (), "tie", sides))
+        stray = scene.roles.divergence(case.rank(blame.wrong[0])) if blame.wrong else None
+        return Disagreement(blame, detail, victims, None if stray is None else stray.kind)
     right, wrong = (sides[0], sides[1]) if usual[0] else (sides[1], sides[0])
     return Disagreement(Blame(wrong, right, "usual", sides), detail, victims)
 

@@ -11,11 +11,11 @@ from provstore.analysis import clocks
 from provstore.analysis.case import Case
 from provstore.analysis.clocks import Floats, Offsets
 from provstore.analysis.signatures import ROOTED
-from provstore.graph.calltable import Integers
+from provstore.graph.calltable import Flags, Integers
 from provstore.model.dump import COLLECTIVE
 
 _NS_PER_MS = 1e6
-_CONSTANT_SHARE = 0.9
+_ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,17 @@ class Lateness:
     last_share: float
     cadence_ms: float
     is_constant: bool
-    """Equally late in nearly every call, the first included."""
+    """Late in every call, the first included."""
+    is_steady: bool
+    """By about the same time in most calls."""
     offset_ms: float
+    clocks_differ: bool
+    """The clocks of the group's ranks are known to be off against each other."""
     explained_by_clock: bool
     """The causal bounds leave room for a clock that is off by the whole lateness."""
     contradictory: bool
+    own_excess_ms: float
+    """How much more time of its own it spent than its peers, over all these calls: time not spent waiting for others."""
 
     @property
     def median_ms(self) -> float:
@@ -42,22 +48,56 @@ class Lateness:
         return float(np.median(self.late_ms))
 
 
-def lateness(case: Case) -> Iterator[Lateness]:
-    """Yield each rank's lateness in each group, for the ranks that break no limit but the cadence's."""
-    found = case.instances
-    noticed = _noticed(case)
-    bounds = np.searchsorted(found.group, np.arange(len(case.table.groups) + 1))
+def lateness(case: Case) -> list[Lateness]:
+    """Return how late the ranks are that are mostly last in a group, or at one place in the program."""
+    matrices = _matrices(case)
+    noticed = _noticed(case) if matrices else np.empty(0, dtype=np.int64)
     roles = _roles(case)
-    for group, item in enumerate(case.table.groups):
+    offsets = {group: _group_offsets(case, rows, noticed) for group, rows in matrices.items()}
+    clock = _rank_offsets(case, matrices, offsets)
+    entered = case.table.created - clock[case.table.rank]
+    own: list[Integers] = []
+    found = []
+    for group, rows in matrices.items():
+        for place, peers, chosen in _mostly_last(case, rows, entered[rows], roles):
+            own = own or [_own_time(case, entered)]
+            found.append(_measured(case, group, place, peers, rows[chosen], entered, own[0], offsets[group], clock))
+    return found
+
+
+def _matrices(case: Case) -> dict[int, Integers]:
+    """Return for each group its whole instances, as rows of the table: instances × members; largest groups first."""
+    found, matrices = case.instances, {}
+    bounds = np.searchsorted(found.group, np.arange(len(case.table.groups) + 1))
+    sizes = np.diff(found.start)
+    for group in sorted(range(len(case.table.groups)), key=lambda at: (-len(case.table.groups[at].ranks), at)):
         low, high = int(bounds[group]), int(bounds[group + 1])
-        if len(item.ranks) < 2 or high - low <= case.options.straggler_instances:
+        if high - low <= case.options.straggler_instances:
             continue
-        sizes = np.diff(found.start[low : high + 1])
-        whole = np.flatnonzero(sizes == sizes.max()) + low
-        if sizes.max() >= 2 and len(whole) > case.options.straggler_instances:
-            rows = found.rows[found.start[whole][:, None] + np.arange(int(sizes.max()))]
+        members = int(sizes[low:high].max())
+        whole = np.flatnonzero(sizes[low:high] == members) + low
+        if members > 1 and len(whole) > case.options.straggler_instances:
+            rows = found.rows[found.start[whole][:, None] + np.arange(members)]
             if (case.table.rank[rows] == case.table.rank[rows[:1]]).all():
-                yield from _in_group(case, group, rows, noticed, roles)
+                matrices[group] = rows
+    return matrices
+
+
+def _rank_offsets(case: Case, matrices: dict[int, Integers], offsets: dict[int, Offsets]) -> Integers:
+    """Return one clock offset a rank, ns: that of its largest group, the groups' own zeros made equal."""
+    known: dict[int, float] = {}
+    for group, rows in matrices.items():
+        ranks = case.table.rank[rows[0]].tolist()
+        chosen = dict(zip(ranks, offsets[group].chosen.tolist()))
+        both = [known[rank] - chosen[rank] for rank in ranks if rank in known]
+        zero = float(np.median(both)) if both else 0.0
+        for rank in ranks:
+            known.setdefault(rank, chosen[rank] + zero)
+    highest = max((dump.rank for dump in case.table.dumps), default=0)
+    found = np.zeros(highest + 1, dtype=np.int64)
+    for rank, offset in known.items():
+        found[rank] = round(offset)
+    return found
 
 
 def _noticed(case: Case) -> Integers:
@@ -74,6 +114,32 @@ def _noticed(case: Case) -> Integers:
     return noticed
 
 
+def _own_time(case: Case, entered: Integers) -> Integers:
+    """Return for each call the time its rank had spent up to it, less the time in calls that waited for others, ns.
+
+    A collective lasts at least until its last member came to it, a send or receive until its other end did; a rank
+    comes to a call when the calls before it are over. Some rounds follow that from rank to rank.
+    """
+    table, found = case.table, case.instances
+    order = np.lexsort((table.turn, table.rank))
+    begins = np.searchsorted(table.rank[order], np.unique(table.rank))
+    parts = np.split(order, begins[1:])
+    paired = np.flatnonzero(case.partner >= 0)
+    over = entered.copy()
+    for _ in range(_ROUNDS):
+        for rows in parts:
+            over[rows] = np.maximum.accumulate(over[rows])
+        if len(found):
+            last = np.maximum.reduceat(over[found.rows], found.start[:-1])
+            over[found.rows] = np.repeat(last, np.diff(found.start))
+        over[paired] = np.maximum(over[paired], over[case.partner[paired]])
+    own = np.zeros(len(table), dtype=np.int64)
+    for rows in parts:
+        free = np.maximum.accumulate(over[rows])
+        own[rows[1:]] = np.cumsum(np.maximum(entered[rows[1:]] - free[:-1], 0))
+    return own
+
+
 def _roles(case: Case) -> dict[int, tuple[object, ...]]:
     """Return what makes ranks comparable: kinds of groups, and the place in those with sends and receives."""
     found: dict[int, list[tuple[object, ...]]] = {}
@@ -83,40 +149,85 @@ def _roles(case: Case) -> dict[int, tuple[object, ...]]:
     return {rank: tuple(sorted(parts, key=repr)) for rank, parts in found.items()}
 
 
-def _in_group(
-    case: Case, group: int, rows: Integers, noticed: Integers, roles: dict[int, tuple[object, ...]]
-) -> Iterator[Lateness]:
-    ranks = [int(rank) for rank in case.table.rank[rows[0]]]
-    entered = case.table.created[rows]
-    offsets = clocks.none(len(ranks)) if _one_host(case, ranks) else clocks.offsets(entered, noticed[rows])
-    entered = entered - entered[:, :1].min() - offsets.chosen[None, :]
-    last = np.bincount(entered[1:].argmax(axis=1), minlength=len(ranks)) / (len(rows) - 1)
-    cadence = float(np.median(np.diff(np.median(entered, axis=1)))) / _NS_PER_MS
-    for place in np.flatnonzero(last >= case.options.straggler_last_share).tolist():
+def _group_offsets(case: Case, rows: Integers, noticed: Integers) -> Offsets:
+    ranks = case.table.rank[rows[0]].tolist()
+    if _one_host(case, ranks):
+        return clocks.none(len(ranks))
+    return _offsets(case, rows, case.table.created[rows], noticed)
+
+
+def _mostly_last(
+    case: Case, rows: Integers, entered: Integers, roles: dict[int, tuple[object, ...]]
+) -> Iterator[tuple[int, list[int], Integers]]:
+    """Yield (place of a rank, places of its role peers, the group's calls in which the rank is mostly last)."""
+    last = entered.argmax(axis=1)
+    often = np.bincount(last, minlength=rows.shape[1])
+    ranks = case.table.rank[rows[0]].tolist()
+    least = case.options.straggler_last_share * case.options.straggler_instances
+    for place in np.flatnonzero(often >= least).tolist():
         peers = [at for at, rank in enumerate(ranks) if at != place and roles[rank] == roles[ranks[place]]]
-        if peers:
-            late = (entered[:, place] - np.median(entered[:, peers], axis=1)) / _NS_PER_MS
-            yield _summed_up(group, ranks[place], rows[1:, place], late, float(last[place]), cadence, offsets, place)
+        for chosen in _selections(case, rows, last == place) if peers else ():
+            yield place, peers, chosen
 
 
-def _summed_up(
-    group: int, rank: int, rows: Integers, late: Floats, last: float, cadence: float, offsets: Offsets, place: int
+def _selections(case: Case, rows: Integers, is_last: Flags) -> Iterator[Integers]:
+    """Yield the calls of a group in which a rank is mostly last: all of them, or those of one place in the program."""
+    asked = case.options
+    if is_last[1:].mean() >= asked.straggler_last_share:
+        yield np.arange(len(rows))
+        return
+    sites = _sites(case, rows)
+    for site in np.unique(sites[is_last]).tolist():
+        chosen = np.flatnonzero(sites == site)
+        if len(chosen) > asked.straggler_instances and is_last[chosen[1:]].mean() >= asked.straggler_last_share:
+            yield chosen
+
+
+def _measured(
+    case: Case,
+    group: int,
+    place: int,
+    peers: list[int],
+    rows: Integers,
+    entered: Integers,
+    own: Integers,
+    offsets: Offsets,
+    clock: Integers,
 ) -> Lateness:
+    moments = entered[rows]
+    late = (moments[:, place] - np.median(moments[:, peers], axis=1)) / _NS_PER_MS
     median = float(np.median(late[1:]))
-    offset = float(offsets.chosen[place]) / _NS_PER_MS
-    room = float(offsets.highest[place]) / _NS_PER_MS
+    spent = (own[rows[-1]] - own[rows[0]]) / _NS_PER_MS
+    low, high = np.quantile(late[1:], (0.25, 0.75))
     return Lateness(
-        rank=rank,
+        rank=case.rank(int(rows[0, place])),
         group=group,
-        rows=rows,
+        rows=rows[1:, place],
         late_ms=late[1:],
-        last_share=last,
-        cadence_ms=cadence,
-        is_constant=bool((late > median / 2).mean() >= _CONSTANT_SHARE and late[0] > median / 2),
-        offset_ms=offset,
-        explained_by_clock=offset + median <= room,
+        last_share=float((moments[1:].argmax(axis=1) == place).mean()),
+        cadence_ms=float(np.median(np.diff(np.median(moments, axis=1)))) / _NS_PER_MS,
+        is_constant=bool((late > median / 2).all()),
+        is_steady=bool(high - low <= median / 2),
+        offset_ms=float(offsets.chosen[place]) / _NS_PER_MS,
+        clocks_differ=bool((offsets.chosen != 0).any()) or len(set(clock[case.table.rank[rows[0]]].tolist())) > 1,
+        explained_by_clock=float(offsets.chosen[place]) / _NS_PER_MS + median <= float(offsets.highest[place]) / _NS_PER_MS,
         contradictory=bool(offsets.contradictory[place]),
+        own_excess_ms=float(spent[place] - np.median(spent[peers])),
     )
+
+
+def _offsets(case: Case, rows: Integers, entered: Integers, noticed: Integers) -> Offsets:
+    sites = _sites(case, rows) if case.progress.eventless[rows].any() else np.zeros(len(rows), dtype=np.int64)
+    known, counts = np.unique(sites, return_counts=True)
+    sites = np.where(np.isin(sites, known[counts < case.options.straggler_instances]), -1, sites)
+    often = sites != -1 if (sites != -1).any() else np.ones(len(sites), dtype=np.bool_)
+    return clocks.offsets(entered[often], noticed[rows][often], sites[often])
+
+
+def _sites(case: Case, rows: Integers) -> Integers:
+    """Return one number for each place in the program from which a group's calls are made."""
+    table = case.table
+    return np.asarray(table.signature[rows[:, 0]] * (1 << 32) + table.stack[rows[:, 0]] + 1, dtype=np.int64)
 
 
 def _one_host(case: Case, ranks: list[int]) -> bool:

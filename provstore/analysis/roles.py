@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from provstore.analysis.case import Case
 from provstore.analysis.tokens import Tokens
 from provstore.graph.calltable import Integers
 from provstore.graph.matching import is_complete
+from provstore.model.dump import COLLECTIVE
 
 _TAIL_INSTANCES = 3
 _ROLE_INSTANCES = 16
@@ -123,7 +125,7 @@ class Roles:
                 continue
             tail = places[max(0, len(places) - _TAIL_INSTANCES)] if places else 0
             before = rows[places[0] : tail] if places else rows[:0]
-            role = (self.tokens.in_job[before].tobytes(), *(() if len(before) else self._standing(rank)))
+            role = (self.tokens.in_job[before].tobytes(), *self._standing(rank, not len(before)))
             by_role.setdefault(role, []).append((rank, rows[tail:][:_LONGEST_TAIL]))
         found = {}
         for parts in by_role.values():
@@ -134,15 +136,32 @@ class Roles:
     def _from_the_start(self, rank: int) -> bool:
         return all(is_complete(dump) for dump in self._case.table.dumps if dump.rank == rank)
 
-    def _standing(self, rank: int) -> tuple[object, ...]:
-        """Return what makes a role before anything was called: kinds of groups, and the place in those with p2p."""
+    def _standing(self, rank: int, new: bool) -> tuple[object, ...]:
+        """Return what makes a role before anything was called: kinds of groups, and the place in a pipeline's."""
         return tuple(
             sorted(
-                (group.desc, len(group.ranks), group.ranks.index(rank) if group.has_p2p else -1)
-                for group in self._case.table.groups
+                (group.desc, len(group.ranks), group.ranks.index(rank) if at in self._pipelines or (new and group.has_p2p) else -1)
+                for at, group in enumerate(self._case.table.groups)
                 if rank in group
             )
         )
+
+    @cached_property
+    def _pipelines(self) -> frozenset[int]:
+        """Groups whose members differ by their place: sends and receives that form no ring, or none recorded at all."""
+        table = self._case.table
+        used = set(np.unique(table.group).tolist())
+        found = {at for at, group in enumerate(table.groups) if at not in used and len(group.ranks) > 1}
+        ways: dict[int, dict[int, set[int]]] = {}
+        rows = np.flatnonzero(table.channel != COLLECTIVE)
+        seen = np.unique(np.stack((table.group[rows], table.rank[rows], self.tokens.way[rows])), axis=1)
+        for group, rank, way in seen.T.tolist():
+            ways.setdefault(group, {}).setdefault(rank, set()).add(way)
+        for group, of_rank in ways.items():
+            members = len(table.groups[group].ranks)
+            if len({frozenset(way) for way in of_rank.values()}) > 1 or len(of_rank) < members or members < 3:
+                found.add(group)
+        return frozenset(found)
 
     def _anchors(self, group: int) -> dict[int, list[int]]:
         """Return, for each member, the turns of its calls in the last instances that every member with a dump entered."""
@@ -159,15 +178,27 @@ class Roles:
     def _against_peers(self, rank: int) -> Divergence | None:
         for group in self._groups_of(rank):
             troop = self._troops_of(group).get(rank)
-            if troop is None or len(troop.ranks) < 3:
+            if troop is None or len(troop.ranks) < 2:
                 continue
             model, agreeing = self._consensus(troop, rank)
-            if len(agreeing) < 2:
-                continue
-            found = self._compare(rank, troop.tails[rank], model, agreeing)
-            if found is not None:
+            found = self._compare(rank, troop.tails[rank], model, agreeing) if agreeing else None
+            if found is not None and (len(agreeing) > 1 or self._was_habit(found)):
                 return found
         return None
+
+    def _was_habit(self, found: Divergence) -> bool:
+        """Return whether the rank itself used to do as its one peer did, and never before as it does now."""
+        rows = self._rows_of(found.rank)
+        tokens = self.tokens.in_job[rows]
+        at = int(np.flatnonzero(rows == found.row)[0])
+        if at == 0:
+            return False
+        usual, now, before = self.tokens.in_job[found.model_row], tokens[at], tokens[at - 1]
+        past = tokens[:at]
+        followed = past[1:][past[:-1] == before]
+        if found.kind == "extra_call":
+            return bool(len(followed)) and not (followed == now).any()
+        return bool((followed == usual).any()) and not (followed == now).any()
 
     def _consensus(self, troop: _Troop, rank: int) -> tuple[Integers, tuple[int, ...]]:
         """Return the longest tail with which most peers of ``rank`` agree as far as they got, and those peers."""
@@ -199,7 +230,9 @@ class Roles:
                 return self._divergence(rank, "skipped_call", int(mine[at]), int(model[at]), calls, peers, skipped)
             if extra > 0:
                 return self._divergence(rank, "extra_call", int(mine[at]), int(mine[at]), calls, peers, extra)
-        return None
+        if len(peers) < 2:
+            return None
+        return self._divergence(rank, "extra_call", int(mine[at]), int(mine[at]), 1, peers, 0)
 
     def _agreement(self, one: Integers, other: Integers) -> int:
         """Return how many calls both have in common when all of the shorter one are equal; else 0."""

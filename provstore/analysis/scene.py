@@ -10,6 +10,11 @@ from provstore.analysis.roles import Roles
 from provstore.analysis.values import Values
 from provstore.analysis.waits import Waits
 
+_OWN_CALLS = 2.5
+"""A straggler's own time exceeds that of its peers by its lateness in at least so many calls."""
+_OWN_SHARE = 0.5
+"""And by at least this share of the largest excess."""
+
 
 class Scene:
     """A case with the views on it that are worked out on first use."""
@@ -41,16 +46,29 @@ class Scene:
             for item in lateness(self.case)
             if item.median_ms >= max(asked.straggler_floor_ms, asked.straggler_cadence_share * item.cadence_ms)
         ]
-        worst: dict[int, Lateness] = {}
-        for item in sorted(found, key=lambda one: (-one.median_ms, one.rank, one.group)):
-            worst.setdefault(item.rank, item)
-        return tuple(worst.values())
+        return tuple(sorted(found, key=lambda one: (-one.median_ms, one.rank, one.group)))
 
     @cached_property
     def stragglers(self) -> tuple[Lateness, ...]:
-        """Late ranks whose lateness is not just what a clock that is known to be off would show."""
-        return tuple(one for one in self.late if not _is_clock(one))
+        """Late ranks that no other late rank holds up, and that are not just what a clock known to be off shows."""
+        late = [one for one in self.late if not is_clock(one)]
+        most = max((one.own_excess_ms for one in late), default=0.0)
+        slow = [one for one in late if one.own_excess_ms >= max(_OWN_CALLS * one.median_ms, _OWN_SHARE * most)]
+        worst: dict[int, Lateness] = {}
+        for one in slow:
+            if not any(self._holds_up(other, one) for other in slow):
+                worst.setdefault(one.rank, one)
+        held = {one.rank for one in slow if any(self._holds_up(other, one) for other in slow)}
+        found = tuple(one for rank, one in worst.items() if rank not in held)
+        hidden = {one.rank for one in late if one.rank in self.case.hides_p2p}
+        return found if len(hidden) < 2 else tuple(one for one in found if one.rank not in hidden)
+
+    def _holds_up(self, other: Lateness, late: Lateness) -> bool:
+        """Return whether ``late`` waits for ``other`` in the other's group, and may be late only by that."""
+        members = self.case.table.groups[other.group]
+        return other.rank != late.rank and late.rank in members and 2 * other.median_ms >= late.median_ms
 
 
-def _is_clock(late: Lateness) -> bool:
-    return late.offset_ms != 0 and late.is_constant and late.explained_by_clock
+def is_clock(late: Lateness) -> bool:
+    """Return whether a clock that is known to be off explains a lateness that never changes."""
+    return late.clocks_differ and (late.is_constant or not late.is_steady)

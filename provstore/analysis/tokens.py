@@ -68,6 +68,11 @@ class Tokens:
         return found
 
     @cached_property
+    def way(self) -> Integers:
+        """For a send or receive: which of the two, and the distance to the other end; 0 for a collective."""
+        return np.asarray(self._distance * 4 + self._case.table.channel, dtype=np.int64)
+
+    @cached_property
     def _distance(self) -> Integers:
         table = self._case.table
         found = np.zeros(len(table), dtype=np.int64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.scene import Scene
+from provstore.analysis.idle import idle_ends
+from provstore.analysis.scene import Scene, is_clock
 from provstore.analysis.waits import HANG, UNKNOWN, End
 from provstore.analysis.wording import call_words, rank_words
 from provstore.model.finding import Finding, Undecided
@@ -58,6 +59,10 @@ def _about_waits(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecide
             what = f"all members entered {words}; nothing tells whether it ended or hangs"
             yield _question("no_completion_events", what, end.ranks)
     yield from _undeclared(scene, findings)
+    hidden = sorted(item.end.ranks[0] for item in idle_ends(scene) if item.may_hide)
+    if hidden and not explained & set(hidden):
+        what = f"{rank_words(hidden)} look idle, but may be in a send or receive that the recorder does not keep"
+        yield _question("no_p2p_records", what, hidden, blocks=not findings)
 
 
 def _unknown(scene: Scene, end: End) -> Undecided:
@@ -101,7 +106,7 @@ def _ties(findings: Sequence[Finding]) -> Iterator[Undecided]:
 
 def _about_slowness(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
     for late in scene.late:
-        if late not in scene.stragglers:
+        if is_clock(late):
             what = f"rank {late.rank} looks {late.median_ms:.0f} ms late, which the offset of its clock may explain"
             yield _question("clock_unknown", what, (late.rank,), blocks=not findings)
     if not any(len(group.ranks) > 1 for group in scene.case.table.groups):

@@ -14,9 +14,9 @@ from provstore.analysis.case import Case
 from provstore.analysis.presence import ABSENT_FROM, NO_DUMP, PASSED, UNKNOWN
 from provstore.analysis.signatures import ROOTED
 from provstore.graph.matching import payload
-from provstore.model.dump import ABSENT, RECV, SEND
+from provstore.model.dump import ABSENT
 
-BEHIND, NOT_POSTED = "behind", "not_posted"
+BEHIND, NOT_POSTED, BATCHED = "behind", "not_posted", "batched"
 
 BLOCKED, DEVICE, MISMATCH, HANG, SETTLING, FINE, IN_FLIGHT = (
     "blocked",
@@ -35,7 +35,8 @@ class Blocker:
 
     rank: int
     reason: str
-    """``absent``, ``behind``, ``not_posted``, ``no_dump`` or ``unknown``."""
+    """``absent``, ``behind``, ``not_posted``, ``batched`` (posted, in a batch that may wait for others), ``no_dump`` or
+    ``unknown``."""
     detail: str = ""
 
 
@@ -152,13 +153,13 @@ class Waits:
         """Judge a send or receive together with the others of its batch, which start together."""
         batch = [other for other in self._case.pending_of[rank] if self._same_batch(row, other)] or [row]
         waits = [self._look_at_p2p(rank, one) for one in batch]
-        for verdict in (MISMATCH, DEVICE):
-            for wait in waits:
-                if wait.verdict == verdict:
-                    return wait
+        for wait in waits:
+            if wait.verdict == MISMATCH:
+                return wait
         blockers = tuple(blocker for wait in waits for blocker in wait.blockers)
         if blockers:
-            first = next(wait.row for wait in waits if wait.blockers)
+            hard = [wait.row for wait in waits if any(one.reason != BATCHED for one in wait.blockers)]
+            first = hard[0] if hard else next(wait.row for wait in waits if wait.blockers)
             return Wait(rank, first, BLOCKED, blockers)
         return next((wait for wait in waits if wait.verdict == HANG), waits[0])
 
@@ -177,6 +178,8 @@ class Waits:
         if payload(case.signature(row), channels[0]) != payload(case.signature(partner), channels[1]):
             return Wait(rank, row, MISMATCH)
         behind = self._behind(partner)
+        if behind is None and (table.batch[row] != ABSENT or table.batch[partner] != ABSENT):
+            behind = Blocker(peer, BATCHED)
         return Wait(rank, row, BLOCKED, (behind,)) if behind is not None else Wait(rank, row, HANG)
 
     def _missing_partner(self, row: int, peer: int) -> Blocker:
@@ -209,7 +212,9 @@ class Waits:
         reached = {rank for end in found for rank in (*end.ranks, *end.victims)}
         for ranks in self._cycles(set(self.of_rank) - reached):
             rows = tuple(self.of_rank[rank].row for rank in ranks)
-            found.append(End("cycle", ranks, min(rows, key=self._when), rows, self._reaching(ranks)))
+            inside = [b for rank in ranks for b in self.of_rank[rank].blockers if b.rank in ranks]
+            kind = HANG if all(blocker.reason == BATCHED for blocker in inside) else "cycle"
+            found.append(End(kind, ranks, min(rows, key=self._when), rows, self._reaching(ranks)))
         return tuple(found)
 
     def _when(self, row: int) -> tuple[int, int]:
@@ -338,5 +343,3 @@ class Waits:
             last = after
         return steps
 
-
-_SIDE = {SEND: "send", RECV: "recv"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provstore.analysis.case import Case
-from provstore.analysis.waits import BEHIND, NOT_POSTED, Blocker, Wait
+from provstore.analysis.waits import BATCHED, BEHIND, NOT_POSTED, Blocker, Wait
 from provstore.graph.calltable import JobGroup
 from provstore.model.dump import CHANNEL_NAMES, SEND
 from provstore.model.finding import Hop, Source
@@ -80,6 +80,7 @@ def hop(case: Case, wait: Wait, blocker: Blocker) -> Hop:
         "absent": f"rank {blocker.rank} has not entered it",
         BEHIND: f"rank {blocker.rank} entered it but waits in an older call",
         NOT_POSTED: f"rank {blocker.rank} has not posted its side",
+        BATCHED: f"rank {blocker.rank} posted its side in a batch that has not ended",
         "no_dump": f"rank {blocker.rank} left no dump",
         "unknown": f"where rank {blocker.rank} stands is not known",
     }[blocker.reason]

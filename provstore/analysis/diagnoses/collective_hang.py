@@ -12,7 +12,7 @@ from provstore.model.dump import SCHEDULED, STARTED
 from provstore.model.finding import Finding
 
 ABOUT = "hang"
-PRECEDENCE = 70
+PRECEDENCE = 40
 
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
@@ -23,9 +23,9 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _is_silent(scene: Scene, end: End) -> bool:
-    """Return whether an eventless call may as well have ended: nothing tells how long it has been there."""
+    """Return whether an eventless call of one or two ranks may as well have ended: their flags are set late."""
     case = scene.case
-    return bool(case.progress.eventless[end.row]) and case.age_seconds(end.row) is None
+    return bool(case.progress.eventless[end.row]) and case.age_seconds(end.row) is None and len(end.ranks) < 3
 
 
 def _finding(scene: Scene, end: End) -> Finding:

@@ -16,7 +16,7 @@ OTHER_REASONS = (
 )
 
 ABOUT = "hang"
-PRECEDENCE = 50
+PRECEDENCE = 60
 
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:

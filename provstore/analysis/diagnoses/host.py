@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import age_caveats, make, waiting_ranks, walk
+from provstore.analysis.build import age_caveats, make, walk
 from provstore.analysis.case import Case
+from provstore.analysis.idle import IdleEnd, idle_ends
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
-from provstore.analysis.wording import (
-    call_words,
-    group_words,
-    last_call_words,
-    rank_words,
-    source_words,
-    verb,
-)
+from provstore.analysis.wording import call_words, group_words, last_call_words, rank_words, source_words, verb
 from provstore.model.dump import CHANNEL_NAMES, RECV, SEND
 from provstore.model.finding import Finding
 
 ABOUT = "hang"
-PRECEDENCE = 40
+PRECEDENCE = 65
 
 HIDDEN_P2P = "or blocked in a send or receive that the recorder does not keep; may be a victim"
 
@@ -28,45 +22,30 @@ HIDDEN_P2P = "or blocked in a send or receive that the recorder does not keep; m
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each rank that has not entered a call others wait in, and has nothing pending itself."""
     blamed = {culprit.rank for finding in earlier for culprit in finding.culprits}
-    skipped = {rank for finding in earlier if finding.kind == "skipped_call" for rank in finding.victims}
-    for end in scene.waits.ends:
-        if end.kind == "host" and end.ranks[0] not in blamed:
-            finding = _finding(scene, end)
-            if not (finding.confidence == "possible" and end.ranks[0] in skipped):
-                yield finding
+    idle = [item for item in idle_ends(scene) if item.end.ranks[0] not in blamed and not item.is_outvoted]
+    hidden = [item for item in idle if item.may_hide]
+    for item in idle:
+        if not item.may_hide:
+            yield _finding(scene, item)
+    if len(hidden) == len(idle) == 1 and not earlier and not hidden[0].is_doubtful:
+        yield _finding(scene, hidden[0])
 
 
-def first_awaited(scene: Scene, end: End) -> int:
-    """Return the row of the call that the end's rank should have entered first, as far as its role tells."""
-    case, rank = scene.case, end.ranks[0]
-    expected = scene.roles.next_expected(rank)
-    if expected is not None:
-        token = scene.roles.tokens.in_job[expected]
-        for row in sorted(end.awaited, key=lambda at: int(case.table.created[at])):
-            if not case.is_p2p(row) and scene.roles.tokens.in_job[row] == token:
-                return row
-            if case.is_p2p(row) and case.is_p2p(expected) and case.group(expected).desc == case.group(row).desc:
-                return row
-    collectives = [row for row in end.awaited if not case.is_p2p(row)]
-    return min(collectives or end.awaited, key=lambda at: (int(case.table.created[at]), at))
-
-
-def _finding(scene: Scene, end: End) -> Finding:
-    case, rank = scene.case, end.ranks[0]
-    row = first_awaited(scene, end)
-    waiting = waiting_ranks(case, end) if case.is_p2p(row) else _members_waiting(case, end, row)
-    hidden = case.progress.eventless[row] and case.hides_p2p
+def _finding(scene: Scene, item: IdleEnd) -> Finding:
+    case, end, row = scene.case, item.end, item.row
+    rank = end.ranks[0]
+    waiting = [case.rank(row)] if case.is_p2p(row) else _members_waiting(case, end, row)
     line = source_words(case.source(row))
     what, op, seq = _missing_call(case, rank, row)
     summary = (
         f"rank {rank}: never {what}; {rank_words(waiting)} {verb(waiting, 'waits', 'wait')} there{line}; "
-        f"its last call was {last_call_words(case, rank)}. Host side{', possibly' if hidden else ''}."
+        f"its last call was {last_call_words(case, rank)}. Host side{', possibly' if item.may_hide else ''}."
     )
     return make(
         case,
         "host",
         summary=summary,
-        confidence="possible" if hidden else ("certain" if end.reason == "absent" else "probable"),
+        confidence="possible" if item.may_hide else ("certain" if end.reason == "absent" else "probable"),
         culprits=(rank,),
         victims=end.victims,
         row=row,
@@ -74,7 +53,7 @@ def _finding(scene: Scene, end: End) -> Finding:
         seq=seq,
         evidence=end.awaited,
         chain=walk(case, scene.waits, end.ranks),
-        alternatives=(HIDDEN_P2P,) if hidden else _alternatives(case, row),
+        alternatives=(HIDDEN_P2P,) if item.may_hide else _alternatives(case, row),
         caveats=age_caveats(case, end.awaited),
         next_step=f"look at what rank {rank} did on the CPU: py-spy dump of its process, its log, its data loader",
     )
@@ -101,4 +80,3 @@ def _alternatives(case: Case, row: int) -> tuple[str, ...]:
     if case.is_p2p(row):
         return (f"{rank_words((case.rank(row),))} may have posted one {case.signature(row).op} too many",)
     return ()
-

@@ -18,6 +18,7 @@ _GROUNDS = {
     "majority": "the others agree",
     "siblings": "groups of the same kind agree with the other side",
     "usual": "the other side did what was usual here before",
+    "roles": "the other side did what ranks of its role did",
 }
 
 
@@ -39,7 +40,7 @@ def _finding(scene: Scene, found: Disagreement) -> Finding:
         case,
         "mismatch",
         summary=summary,
-        confidence={"majority": "certain", "siblings": "probable", "usual": "probable", "tie": "possible"}[blame.ground],
+        confidence={"majority": "certain", "tie": "possible"}.get(blame.ground, "probable"),
         culprits=wrong,
         victims=(*ranks, *found.victims),
         row=row,

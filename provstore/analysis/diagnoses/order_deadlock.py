@@ -11,7 +11,7 @@ from provstore.analysis.wording import call_words, hop, rank_words, source_words
 from provstore.model.finding import Finding
 
 ABOUT = "hang"
-PRECEDENCE = 60
+PRECEDENCE = 70
 
 _SHOWN = 6
 

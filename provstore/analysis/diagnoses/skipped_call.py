@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.idle import IdleEnd, idle_ends
 from provstore.analysis.roles import Divergence
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
@@ -19,6 +20,11 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each rank whose missing call explains a cycle of waits or an idle rank."""
     blamed = {culprit.rank for finding in earlier for culprit in finding.culprits}
     seen: set[int] = set()
+    for item in idle_ends(scene):
+        for rank in _entered(scene, item) if item.is_outvoted else ():
+            if rank not in blamed | seen:
+                seen.add(rank)
+                yield _too_many(scene, item, rank)
     for end in scene.waits.ends:
         if end.kind not in ("cycle", "host"):
             continue
@@ -26,6 +32,37 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
             if found.rank not in blamed | seen and _explains(scene, end, found):
                 seen.add(found.rank)
                 yield _finding(scene, end, found)
+
+
+def _entered(scene: Scene, item: IdleEnd) -> list[int]:
+    """Return the ranks that went into a call which most of its members never meant to enter."""
+    rows = scene.case.instances.calls(int(scene.case.instances.of_row[item.row]))
+    return [scene.case.rank(int(row)) for row in rows]
+
+
+def _too_many(scene: Scene, item: IdleEnd, rank: int) -> Finding:
+    case = scene.case
+    rows = case.instances.calls(int(case.instances.of_row[item.row]))
+    row = next(int(one) for one in rows if case.rank(int(one)) == rank)
+    others = [other for other in case.group(row).ranks if other not in set(_entered(scene, item))]
+    summary = (
+        f"rank {rank}: is alone in {call_words(case, row)}{source_words(case.source(row))}; {rank_words(others)} "
+        f"have nothing pending and did not enter it. Extra call."
+    )
+    return make(
+        case,
+        "extra-call",
+        summary=summary,
+        confidence="probable",
+        culprits=(rank,),
+        victims=item.end.victims,
+        row=row,
+        seq_range=(case.seq(row), case.seq(row)),
+        evidence=[int(one) for one in rows],
+        alternatives=(f"{rank_words(others)} all stopped on the CPU before this call",),
+        caveats=age_caveats(case, (row,)),
+        next_step=f"look for an uneven loop or a condition that lets only rank {rank} reach this line",
+    )
 
 
 def _suspects(end: End) -> Sequence[int]:

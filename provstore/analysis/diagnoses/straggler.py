@@ -17,21 +17,13 @@ PRECEDENCE = 80
 
 NO_DEVICE_TIME = "the dumps hold no device times (duration_ms), so slowness on the device cannot be told"
 CLOCK = "the lateness is constant: if the ranks are on different hosts, a clock offset cannot be excluded"
-CONTRADICTORY = "calls that do not block left contradictory bounds for the clocks; the middle was taken"
+CONTRADICTORY = "calls that do not block left contradictory bounds for the clocks"
 
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each rank that is late in most calls of a group, unless another late rank holds it up."""
-    slow = scene.stragglers
-    for late in slow:
-        if not any(_holds_up(scene, other, late) for other in slow):
-            yield _finding(scene, late)
-
-
-def _holds_up(scene: Scene, other: Lateness, late: Lateness) -> bool:
-    """Return whether ``late`` waits for ``other`` in another group, and so is late itself."""
-    members = scene.case.table.groups[other.group]
-    return other.rank != late.rank and late.rank in members and other.median_ms >= late.median_ms
+    for late in scene.stragglers:
+        yield _finding(scene, late)
 
 
 def _finding(scene: Scene, late: Lateness) -> Finding:
