@@ -20,8 +20,9 @@ LONGEST_FILE = 400
 
 ROOM_CONTRACTS = {
     "cli": ("add_to",),
+    "sources": ("recognises",),
     "exports.graphs": ("export",),
-    "analysis.diagnoses": ("findings",),
+    "analysis.diagnoses": ("find",),
 }
 
 

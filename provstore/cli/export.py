@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 def export(
     settings: Globals,
     *,
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="prov-json, prov-n, dot or mermaid.")],
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="prov-json, prov-n, dot, mermaid or json.")],
     run: Annotated[str | None, typer.Option(metavar="ID", help="Run to export [default: the only one].")] = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", help="Attempt to export.", min=0)] = None,
     output: Annotated[
