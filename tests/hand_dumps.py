@@ -52,7 +52,8 @@ def dump(
     """Return the dump of one rank; records are numbered from 0 and created a second apart unless a row says otherwise."""
     groups = tuple(groups or [world(ranks, backend=backend)])
     signatures = [
-        Signature(f"{backend}:{row.op}", backend, row.op, row.inputs, row.outputs, ("Float",), ("Float",)) for row in rows
+        Signature(f"{backend}:{row.op}", backend, row.op, row.inputs, row.outputs, ("Float",), ("Float",))
+        for row in rows
     ]
     stacks = [(Frame("train", "/workspace/train.py", row.line),) for row in rows]
     calls = Calls()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from provstore.cypher import query
@@ -12,11 +12,13 @@ from provstore.model import ids
 from provstore.queries.rows import Row, integer, integers, text
 from provstore.stores import GraphStore
 
-_TENSOR = re.compile(r"tensor:(\d+):(\d+):(in|out|call)")
-_ACTIVITY = re.compile(r"act:(\d+):([^:]+):(\d+)")
-_CALL = re.compile(r"r(\d+):seq(\d+)")
-_P2P = re.compile(r"p2p:(\d+):(\d+)")
-_RANK = re.compile(r"rank:(\d+)(?::pg:(.+))?")
+_SHORT_FORMS = {
+    "tensor": re.compile(r"tensor:(?P<rank>\d+):(?P<number>\d+):(?P<side>in|out|call)"),
+    "act": re.compile(r"act:(?P<rank>\d+):(?P<op>[^:]+):(?P<number>\d+)"),
+    "call": re.compile(r"r(?P<rank>\d+):seq(?P<number>\d+)"),
+    "p2p": re.compile(r"p2p:(?P<rank>\d+):(?P<number>\d+)"),
+    "rank": re.compile(r"rank:(?P<rank>\d+)(?::pg:(?P<group>.+))?"),
+}
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _SIDE = re.compile(r"/(\d+)/(in|out|call)$")
 _FORMS = "tensor:R:SEQ:in|out, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], sha256:DIGEST, or a full id"
@@ -30,6 +32,16 @@ class Scope:
     attempt: int | None = None
     group: str | None = None
     """Name or description of a process group; ``default`` means the one described as ``default_pg``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    form: str
+    rank: int
+    number: int
+    op: str | None
+    side: str | None
+    group: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,7 @@ def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
     direct = _direct(store, target)
     if direct is not None:
         return direct
-    finder = _finder(target)
+    wanted = _parse(target)
     candidates = runs(store)
     if scope.run is not None:
         candidates = [pair for pair in candidates if pair[0] == scope.run]
@@ -62,10 +74,10 @@ def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
         candidates = [pair for pair in candidates if pair[1] == scope.attempt]
     if not candidates:
         raise InputError(f"{target}: {_scope_text(scope)}: the store holds no such run")
-    found = [iri for run, attempt in candidates for iri in finder(store, run, attempt, scope)]
+    found = [iri for run, attempt in candidates for iri in _find(store, wanted, run, attempt, scope)]
     distinct = list(dict.fromkeys(found))
     if not distinct:
-        raise InputError(f"{target}: {_scope_text(scope)}: names nothing in the store")
+        raise InputError(f"{target}: {_scope_text(scope)}: {_why_nothing(store, wanted, candidates, scope)}")
     if len(distinct) > 1:
         listed = "\n  ".join(distinct[:20]) + (f"\n  … and {len(distinct) - 20} more" if len(distinct) > 20 else "")
         raise InputError(
@@ -95,39 +107,44 @@ def _direct(store: GraphStore, target: str) -> str | None:
     return None
 
 
-_Finder = Callable[[GraphStore, str, int, Scope], Sequence[str]]
-
-
-def _finder(target: str) -> _Finder:
-    if (m := _TENSOR.fullmatch(target)) is not None:
-        rank, seq, side = int(m[1]), int(m[2]), m[3]
-        return lambda store, run, attempt, scope: [
-            f"{activity_of(found.iri)}/{rank}/{side}"
-            for found in _calls(store, run, attempt, scope, {"rank": rank, "seq": seq})
-            if _exists(store, f"{activity_of(found.iri)}/{rank}/{side}")
-        ]
-    if (m := _ACTIVITY.fullmatch(target)) is not None:
-        rank, op, number = int(m[1]), m[2], int(m[3])
-        number_of = "op_id" if op in ("send", "recv") else "seq"
-        return lambda store, run, attempt, scope: [
-            str(activity_of(found.iri))
-            for found in _calls(store, run, attempt, scope, {"rank": rank, number_of: number})
-            if found.op == op
-        ]
-    if (m := _CALL.fullmatch(target)) is not None:
-        rank, seq = int(m[1]), int(m[2])
-        return lambda store, run, attempt, scope: [
-            found.iri for found in _calls(store, run, attempt, scope, {"rank": rank, "seq": seq})
-        ]
-    if (m := _P2P.fullmatch(target)) is not None:
-        rank, op_id = int(m[1]), int(m[2])
-        return lambda store, run, attempt, scope: [
-            str(activity_of(found.iri)) for found in _calls(store, run, attempt, scope, {"rank": rank, "op_id": op_id})
-        ]
-    if (m := _RANK.fullmatch(target)) is not None:
-        rank, name = int(m[1]), m[2]
-        return lambda store, run, attempt, _: _rank(store, run, attempt, rank, name)
+def _parse(target: str) -> _Wanted:
+    for form, pattern in _SHORT_FORMS.items():
+        found = pattern.fullmatch(target)
+        if found is not None:
+            parts = found.groupdict()
+            number = int(parts.get("number") or 0)
+            return _Wanted(form, int(parts["rank"]), number, parts.get("op"), parts.get("side"), parts.get("group"))
     raise InputError(f"{target}: not a target, and no element has this id; targets are {_FORMS}")
+
+
+def _find(store: GraphStore, wanted: _Wanted, run: str, attempt: int, scope: Scope) -> list[str]:
+    """Return the ids of what is wanted in one attempt."""
+    if wanted.form == "rank":
+        return _rank(store, run, attempt, wanted.rank, wanted.group)
+    is_message = wanted.form == "p2p" or wanted.op in ("send", "recv")
+    number = "op_id" if is_message else "seq"
+    calls = _calls(store, run, attempt, scope, {"rank": wanted.rank, number: wanted.number})
+    if wanted.form == "call":
+        return [call.iri for call in calls]
+    if wanted.form == "tensor":
+        sides = [f"{activity_of(call.iri)}/{wanted.rank}/{wanted.side}" for call in calls]
+        return [side for side in sides if _exists(store, side)]
+    return [str(activity_of(call.iri)) for call in calls if wanted.op in (None, call.op)]
+
+
+def _why_nothing(store: GraphStore, wanted: _Wanted, candidates: Iterable[tuple[str, int]], scope: Scope) -> str:
+    """Return what there is instead: the calls of that rank and number."""
+    if wanted.form not in ("tensor", "act"):
+        return "names nothing in the store"
+    calls = [
+        f"{call.op} of {call.group}"
+        for run, attempt in candidates
+        for call in _calls(store, run, attempt, scope, {"rank": wanted.rank, "seq": wanted.number})
+    ]
+    if not calls:
+        return f"rank {wanted.rank} has no call #{wanted.number}"
+    lacks = f"has no {wanted.side} side" if wanted.form == "tensor" else f"is not {wanted.op}"
+    return f"call #{wanted.number} of rank {wanted.rank} ({', '.join(dict.fromkeys(calls))}) {lacks}"
 
 
 def _rank(store: GraphStore, run: str, attempt: int, rank: int, group: str | None) -> list[str]:

@@ -67,7 +67,9 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
         said, _ = _killed(tmp_path / "store", tmp_path / "dumps", luck.uniform(0.0, 0.8))
         acknowledged.update(said)
         with provstore.open(f"embedded:{tmp_path / 'store'}") as store:
-            known = {str(row["file"]) for row in store.query("dumps/headers", run="job", attempt=0).rows} if said else set()
+            known = (
+                {str(row["file"]) for row in store.query("dumps/headers", run="job", attempt=0).rows} if said else set()
+            )
             assert acknowledged <= known or not said
             assert store.check().clean
     with provstore.open(f"embedded:{tmp_path / 'store'}") as store:

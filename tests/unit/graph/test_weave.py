@@ -124,7 +124,9 @@ def test_the_order_of_dumps_does_not_matter() -> None:
 
 @given(st.integers(1, 6), st.integers(1, 8))
 def test_a_second_dump_of_a_rank_adds_and_changes_no_id(first: int, more: int) -> None:
-    early = dump(0, [Row(s, state=COMPLETED if s < first - 1 else SCHEDULED, retired=0) for s in range(first)], name="a")
+    early = dump(
+        0, [Row(s, state=COMPLETED if s < first - 1 else SCHEDULED, retired=0) for s in range(first)], name="a"
+    )
     late = dump(0, [Row(s) for s in range(first + more)], name="b")
     keys = {fact.key for fact in weave(early, "r", 0).statements() if "Dump" not in fact.labels and fact.type is None}
     assert keys <= {fact.key for fact in weave(late, "r", 0).statements()}

@@ -13,7 +13,9 @@ from provstore.model import ids
 
 # PROV-N: PN_LOCAL ::= (PN_CHARS_U | [0-9] | PN_CHARS_OTHERS) ((PN_CHARS | '.' | PN_CHARS_OTHERS)* (PN_CHARS | PN_CHARS_OTHERS))?
 # reduced to ASCII, with the characters of PN_CHARS_OTHERS that need no backslash.
-_PN_LOCAL = re.compile(r"(?:[A-Za-z0-9_/@~&+*?#$!]|%[0-9A-F]{2})(?:(?:[A-Za-z0-9_/@~&+*?#$!.\-]|%[0-9A-F]{2})*(?:[A-Za-z0-9_/@~&+*?#$!\-]|%[0-9A-F]{2}))?")
+_PN_LOCAL = re.compile(
+    r"(?:[A-Za-z0-9_/@~&+*?#$!]|%[0-9A-F]{2})(?:(?:[A-Za-z0-9_/@~&+*?#$!.\-]|%[0-9A-F]{2})*(?:[A-Za-z0-9_/@~&+*?#$!\-]|%[0-9A-F]{2}))?"
+)
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]))
 _rank_sets = st.sets(st.integers(0, 2**20 - 1), min_size=1, max_size=40)

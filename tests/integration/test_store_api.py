@@ -1,0 +1,157 @@
+"""The API of a store: saving findings, catching up, two writers, exports that appear whole, honest limits."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import prov.model
+import pytest
+
+import provstore
+from provstore.errors import ConfigError, InputError, StoreError
+from provstore.ingest import behind
+from provstore.journal import Journal
+from provstore.stores import open_store
+from tests.simulator import Fault, Scenario, Shape3D, simulate
+
+
+@pytest.fixture
+def hung(tmp_path: Path) -> Path:
+    folder = tmp_path / "hung"
+    simulate(Scenario("ddp", Shape3D(world=4, steps=3), (Fault("stuck", 2, 0.5),))).write(folder)
+    return folder
+
+
+def test_saved_findings_are_facts_that_a_rebuild_brings_back(hung: Path, tmp_path: Path) -> None:
+    uri = f"embedded:{tmp_path / 'store'}"
+    with provstore.open(uri) as store:
+        store.ingest(hung)
+        found = store.diagnose(save=True)
+        store.diagnose(save=True)
+    provstore.rebuild(uri)
+    with provstore.open(uri, read_only=True) as store:
+        rows = store.cypher(
+            "MATCH (f:Finding)-[:WAS_DERIVED_FROM]->(d:Dump) RETURN f.culprits AS ranks, f.summary AS text ORDER BY text"
+        ).rows
+        assert store.check().clean
+    assert [list(row["ranks"]) for row in rows[:1]] == [[2]]
+    assert {row["text"] for row in rows} == {finding.summary for finding in found.findings}
+
+
+def test_findings_cannot_be_saved_through_a_read_only_store(hung: Path, tmp_path: Path) -> None:
+    uri = f"embedded:{tmp_path / 'store'}"
+    with provstore.open(uri) as store:
+        store.ingest(hung)
+    with provstore.open(uri, read_only=True) as store, pytest.raises(ConfigError, match="reading only"):
+        store.diagnose(save=True)
+
+
+def test_a_graph_that_fell_behind_catches_up_when_it_is_opened(hung: Path, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    with provstore.open(f"embedded:{place}") as store:
+        store.ingest(hung)
+        expected = store.trace("tensor:1:3:out").to_dict()
+    (place / "graph.kgl").unlink()
+    with provstore.open(f"embedded:{place}", read_only=True) as store:
+        assert store.trace("tensor:1:3:out").to_dict() == expected
+    with Journal.open(place / "journal", writable=False) as journal:
+        graph = open_store(f"embedded:{place}", writable=False)
+        assert behind(graph, journal) == 0
+        graph.close()
+
+
+def test_a_reader_beside_a_writer_says_that_its_answer_may_lack_something(hung: Path, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    with provstore.open(f"embedded:{place}") as store:
+        store.ingest(hung, run="one")
+    with provstore.open(f"embedded:{place}") as writer:
+        writer.ingest(hung, run="two")
+        with provstore.open(f"embedded:{place}", read_only=True) as reader:
+            trace = reader.trace("tensor:1:3:out", run="one")
+    assert not trace.complete
+    assert trace.reason == "graph_behind_journal"
+    assert "behind its journal" in trace.notes[-1]
+
+
+def test_a_second_writer_is_refused_by_name(tmp_path: Path) -> None:
+    uri = f"embedded:{tmp_path / 'store'}"
+    code = f"import provstore; provstore.open({uri!r})"
+    with provstore.open(uri):
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert other.returncode != 0
+    assert "StoreError" in other.stderr
+    assert "is being written by process" in other.stderr
+
+
+def test_an_unknown_query_or_parameter_is_named(hung: Path) -> None:
+    with provstore.open("memory:") as store:
+        store.ingest(hung)
+        with pytest.raises(ConfigError, match="no such query"):
+            store.query("collectives/nothing")
+        with pytest.raises(ConfigError, match="colour not known"):
+            store.query("runs/list", colour="red")
+        with pytest.raises(ConfigError, match="iri missing"):
+            store.query("collectives/stack_of_call")
+        with pytest.raises(InputError, match="the store holds none"):
+            store.query("collectives/calls_by_group", run="other")
+
+
+def test_an_export_to_a_file_appears_whole_or_not_at_all(hung: Path, tmp_path: Path) -> None:
+    with provstore.open("memory:") as store:
+        store.ingest(hung)
+        report = store.export("prov-json", to=tmp_path / "run.json")
+        assert report.verified
+        with pytest.raises(InputError, match="cannot be written"):
+            store.export("prov-n", to=tmp_path / "missing" / "run.provn")
+        with pytest.raises(ConfigError, match="known are"):
+            store.export("word", to=tmp_path / "run.doc")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hung", "run.json"]
+    assert prov.model.ProvDocument.deserialize(str(tmp_path / "run.json"), format="json").get_records()
+
+
+def test_a_document_of_the_prov_library_goes_in_and_comes_out_equal() -> None:
+    document = prov.model.ProvDocument()
+    document.add_namespace("ex", "https://example.org/")
+    document.entity("ex:weights", {"ex:step": 12})
+    document.activity("ex:training")
+    document.wasGeneratedBy("ex:weights", "ex:training")
+    with provstore.open("memory:") as store:
+        report = store.ingest(document)
+        assert report.files[0].records == 3
+        assert store.ingest(document).files[0].status == "known"
+        trace = store.trace("https://example.org/weights")
+        assert [node.iri for node in trace.nodes] == ["https://example.org/training"]
+        text = io.StringIO()
+        store.export("prov-json", to=text)
+    again = prov.model.ProvDocument.deserialize(content=text.getvalue(), format="json")
+    assert again == document
+    assert document == again
+
+
+def test_a_trace_becomes_a_document_of_the_prov_library(hung: Path) -> None:
+    with provstore.open("memory:") as store:
+        store.ingest(hung)
+        document = store.trace("tensor:1:3:out").to_prov()
+    kinds = {type(record).__name__ for record in document.get_records()}
+    assert {"ProvEntity", "ProvActivity", "ProvGeneration", "ProvUsage"} <= kinds
+
+
+def test_one_file_of_another_run_under_one_rank_is_refused_with_the_remedy(hung: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    simulate(Scenario("ddp", Shape3D(world=4, steps=3), seed=9)).write(other)
+    strange = next(path for path in other.iterdir() if path.name.endswith("_1"))
+    with provstore.open("memory:") as store:
+        store.ingest(hung, run="job")
+        report = store.ingest(strange, run="job")
+        assert [file.status for file in report.files] == ["refused"]
+        assert "--attempt" in str(report.files[0].reason)
+        assert strange.name in str(report.files[0].reason)
+        assert [culprit.rank for culprit in store.diagnose().findings[0].culprits] == [2]
+
+
+def test_a_closed_journal_directory_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is none here"):
+        provstore.open(f"embedded:{tmp_path / 'nothing'}", read_only=True)
