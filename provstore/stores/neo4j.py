@@ -68,6 +68,9 @@ def connect(
             driver.verify_connectivity(database=database) if database else driver.verify_connectivity()
             store = Neo4jStore(driver, uri, database, writable=writable)
             store.prepare()
+    except ValueError as error:
+        driver.close()
+        raise ConfigError(f"{uri}: store: not an address of a Neo4j server: {error}") from error
     except BaseException:
         driver.close()
         raise

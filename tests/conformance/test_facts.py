@@ -210,7 +210,8 @@ def test_a_derived_block_replaces_what_its_scope_held_and_nothing_else(stores, s
     store.write(derived("r/0", "SAME_AS", keys[1:], keys[:-1]))
     store.write(derived("r/1", "SAME_AS", keys[:1], keys[-1:]))
     store.write(derived("r/0", "DERIVED_MESSAGE", keys[:1], keys[1:2]))
-    text = "MATCH (a)-[r:SAME_AS|DERIVED_MESSAGE|USED]->(b) RETURN type(r) AS type, r.scope AS scope, count(r) AS n ORDER BY type"
+    text = "MATCH ()-[r:SAME_AS|DERIVED_MESSAGE|USED]->() "
+    text += "RETURN type(r) AS type, r.scope AS scope, count(r) AS n ORDER BY type"
     assert list(store.run(adhoc(text))) == [
         {"type": "DERIVED_MESSAGE", "scope": "r/0", "n": 1},
         {"type": "SAME_AS", "scope": "r/1", "n": 1},
@@ -310,9 +311,8 @@ def test_a_query_over_its_time_gives_no_rows_and_says_why(stores):
 
     store = stores.open()
     store.write(chain(300))
-    asked = adhoc(
-        "MATCH (a:Element), (b:Element), (c:Element), (d:Element) WHERE a.seq + b.seq + c.seq + d.seq = -1 RETURN count(*) AS n"
-    )
+    text = "MATCH (a:Element), (b:Element), (c:Element), (d:Element) "
+    asked = adhoc(f"{text} WHERE a.seq + b.seq + c.seq + d.seq = -1 RETURN count(*) AS n")
     rows = store.run(replace(asked, timeout_seconds=0.3))
     assert (list(rows), rows.reason) == ([], "timeout")
 
@@ -320,7 +320,8 @@ def test_a_query_over_its_time_gives_no_rows_and_says_why(stores):
 def test_nodes_and_relationships_look_the_same_from_every_engine(stores):
     store = stores.open()
     store.write(chain(1))
-    text = "MATCH p = (a:Activity)-[r:USED]->(c:Call) RETURN a, r, [c] AS list, {c: c.iri} AS map, properties(a) AS properties, p"
+    text = "MATCH p = (a:Activity)-[r:USED]->(c:Call) "
+    text += "RETURN a, r, [c] AS list, {c: c.iri} AS map, properties(a) AS properties, p"
     used = {"type": "USED", "properties": {}}
     act = {
         "labels": ["Activity", "Collective", "Element"],

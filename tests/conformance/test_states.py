@@ -112,7 +112,8 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             self.store.write(block)
         except StoreError as error:
-            assert "there is no :Element" in str(error)
+            told = str(error)
+            assert "there is no :Element" in told
             assert {key for pair in pairs for key in pair} - self.model.nodes.keys()
             return False
         assert {key for pair in pairs for key in pair} <= self.model.nodes.keys()

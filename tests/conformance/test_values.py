@@ -139,7 +139,7 @@ def test_what_no_engine_keeps_is_refused_and_leaves_nothing_behind(stores, value
     store = stores.open()
     good = Nodes(("Element", "Entity"), ["urn:good"])
     bad = Nodes(("Element", "Entity"), [f"urn:n{at}" for at in range(rows)], {"value": [value] * rows})
-    with pytest.raises(StoreError, match="Entity.value"):
+    with pytest.raises(StoreError, match=r"Entity\.value"):
         store.write(Block("run", 0, (good, bad)))
     assert read_nodes(store) == []
 

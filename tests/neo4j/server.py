@@ -22,7 +22,7 @@ CURRENT = "2026.08.1"
 _OLDEST_JAVA = {LTS: 17, CURRENT: 21}
 _HERE = Path(__file__).parent
 _PASSWORD = "provstore-tests"
-_READY_SECONDS = 90
+_READY_SECONDS = 180
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -83,12 +82,12 @@ def test_a_reader_sees_the_last_save_while_a_writer_works(uri):
 
 def test_a_reader_neither_writes_nor_leaves_files(uri, file):
     written(uri, block("a"))
-    before = sorted(os.listdir(file.parent))
+    before = sorted(file.parent.iterdir())
     reader = open_store(uri, writable=False)
     with pytest.raises(StoreError, match="opened for reading only"):
         reader.write(block("b"))
     reader.close()
-    assert sorted(os.listdir(file.parent)) == before
+    assert sorted(file.parent.iterdir()) == before
 
 
 def test_a_second_writer_is_told_who_writes(uri):
@@ -168,7 +167,8 @@ def test_a_damaged_file_is_never_read_as_if_it_were_whole(uri, file):
             try:
                 store = open_store(uri, writable=writable)
             except StoreError as error:
-                assert "provstore store rebuild" in error.hint
+                hint = error.hint
+                assert "provstore store rebuild" in hint
                 continue
             assert list(canonical_dump(store)) == expected
             store.close()
