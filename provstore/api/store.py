@@ -358,9 +358,9 @@ class _TraceWriter:
         return stream.getvalue()
 
     def prov(self, trace: Trace) -> ProvDocument:
-        from provstore.exports.documents import prov_document
+        from provstore.exports.graphs.prov_json import to_prov
 
-        return prov_document(self._document(trace))
+        return to_prov(self._document(trace))
 
     def _document(self, trace: Trace) -> ExportInput:
         from provstore.exports import ExportInput
