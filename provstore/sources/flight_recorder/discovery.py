@@ -195,7 +195,9 @@ def _listing(place: Path, below: str, found: Found) -> Iterator[os.DirEntry[str]
         with os.scandir(place) as entries:
             yield from sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        found.refusals.append(Refusal(below or _readable(place.name), f"not readable: {error.strerror or error}", path=str(place)))
+        found.refusals.append(
+            Refusal(below or _readable(place.name), f"not readable: {error.strerror or error}", path=str(place))
+        )
 
 
 def _take(path: Path, file: str, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found) -> None:

@@ -12,7 +12,7 @@ from provstore.sources.flight_recorder import shapes
 from provstore.sources.flight_recorder.faults import Odd, Refused, shown
 from provstore.sources.flight_recorder.guessing import Guesser
 from provstore.sources.flight_recorder.plain import Copier, clean, raw_text
-from provstore.sources.flight_recorder.shapes import ABSENT, Shapes
+from provstore.sources.flight_recorder.shapes import ABSENT, Head, Shapes
 from provstore.sources.flight_recorder.stacks import Stacks
 
 TYPE_CHECKING = False
@@ -252,9 +252,16 @@ class _Numbers:
 
     def __init__(self, known: Shapes, names: Sequence[str]) -> None:
         self._shapes = known
-        self._names = names
-        self._by_text: dict[bytes, int] = {}
+        self._head_names = [name for name in names if name in shapes.HEAD_FIELDS]
+        size = len(self._head_names)
+        # The tensor fields that are there, in their order; the others read as None.
+        self._tensors_at = [names.index(name) if name in names else None for name in shapes.TENSOR_FIELDS]
+        self._size = size
+        self._heads: list[Head] = []
+        self._head_by_text: dict[bytes, int] = {}
+        self._head_guesser = Guesser(self._find_head)
         self._shape_of: list[int] = []
+        self._example_of: dict[int, int] = {}
         self._guesser = Guesser(self._find)
 
     def of(self, rows: Sequence[tuple[object, ...]]) -> list[int]:
@@ -263,27 +270,30 @@ class _Numbers:
         return [shape_of[number] for number in self._guesser.numbers(rows)]
 
     def _find(self, row: Any) -> int:
-        for name, value in zip(self._names, row):
+        head = self._heads[self._head_guesser.number(row[: self._size])]
+        shape = self._shapes.number(head, [None if at is None else row[at] for at in self._tensors_at])
+        number = self._example_of.setdefault(shape, len(self._shape_of))
+        if number == len(self._shape_of):
+            self._shape_of.append(shape)
+            self._guesser.examples.append(row)
+        return number
+
+    def _find_head(self, row: Any) -> int:
+        for name, value in zip(self._head_names, row):
             if type(value) not in _SCALARS and not _is_shallow(value):
                 raise Odd(name, f"{shown(value)} is nested too deeply, or not made of plain values")
         text = marshal.dumps(row, 2)
-        number = self._by_text.get(text)
+        number = self._head_by_text.get(text)
         if number is None:
-            self._shape_of.append(self._shapes.add(dict(zip(self._names, row))))
-            number = self._by_text[text] = len(self._guesser.examples)
-            self._guesser.examples.append(row)
+            self._heads.append(self._shapes.head(dict(zip(self._head_names, row))))
+            number = self._head_by_text[text] = len(self._head_guesser.examples)
+            self._head_guesser.examples.append(row)
         return number
 
 
 def _is_shallow(value: object) -> bool:
-    """Return whether a value is a list of scalars, or of lists of scalars: safe to walk and to compare."""
-    if not isinstance(value, list | tuple):
-        return False
-    if {*map(type, value)} <= _SCALARS:
-        return True
-    return all(
-        type(item) in _SCALARS or (isinstance(item, list | tuple) and {*map(type, item)} <= _SCALARS) for item in value
-    )
+    """Return whether a value is a short list of scalars: safe to walk and to compare."""
+    return isinstance(value, list | tuple) and len(value) <= 8 and {*map(type, value)} <= _SCALARS
 
 
 def _integers(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from operator import attrgetter
 
 from provstore.sources.flight_recorder.entries import Entries
 from provstore.sources.flight_recorder.shapes import ABSENT, COLLECTIVE, Shapes
@@ -28,6 +29,8 @@ class Rows:
         self.completed = list(entries.completed)
         self.duration = list(entries.duration)
         self.signature = [shape.signature for shape in shapes]
+        self.joined: dict[tuple[int, ...], int] = {}
+        """Signatures of the parts → signature of the whole."""
         self.batch = [ABSENT] * len(shapes)
         self.parts = [1] * len(shapes)
 
@@ -129,11 +132,15 @@ def _join(entries: Entries, rows: Rows, members: Sequence[int], dropped: set[int
     dropped.update(members[1:])
     rows.parts[first] = len(members)
     if len(members) > 1:
-        rows.signature[first] = _joined_signature(entries.shapes, [entries.shape[at] for at in members])
+        joined = tuple([rows.signature[at] for at in members])
+        known = rows.joined.get(joined, ABSENT)
+        if known == ABSENT:
+            known = rows.joined[joined] = _joined_signature(entries.shapes, joined)
+        rows.signature[first] = known
 
 
 def _joined_signature(shapes: Shapes, numbers: Sequence[int]) -> int:
-    parts = [shapes.signatures.rows[shapes.shapes[number].signature] for number in numbers]
+    parts = [shapes.signatures.rows[number] for number in numbers]
     raw_name, library, op, *_, timeout = parts[0]
     if any(part[2] != op for part in parts):
         op = "coalesced"
@@ -170,9 +177,7 @@ def columns(entries: Entries, rows: Rows | None, peers: Sequence[int]) -> dict[s
     if rows:
         own |= {"batch": rows.batch, "parts": rows.parts, "signature": rows.signature}
         own |= {"state": rows.state, "retired": rows.retired, "last_record_id": rows.last_record}
-    shared: dict[str, list[int]] = {
-        name: [getattr(shape, name) for shape in shapes] for name in _SHARED if name not in own
-    }
+    shared: dict[str, list[int]] = {name: list(map(attrgetter(name), shapes)) for name in _SHARED if name not in own}
     shared["peer"] = list(peers)
     kept = rows.kept if rows else None
     numbers = entries.shape if kept is None else [entries.shape[at] for at in kept]

@@ -271,12 +271,22 @@ def _fitting_text(fitting: set[int]) -> str:
     return "no rank is in all its groups" if not fitting else "it is another rank's dump"
 
 
-def libraries_of(entries: Entries, counts: Sequence[int]) -> tuple[dict[int, str], Counter[str]]:
-    """Return the library prefix of each group's calls (the most frequent one), and how often each prefix occurs."""
-    by_group: dict[int, Counter[str]] = {}
-    total: Counter[str] = Counter()
-    for shape, times in zip(entries.shapes.shapes, counts):
-        library = entries.shapes.signatures.rows[shape.signature][1]
-        by_group.setdefault(shape.group, Counter())[library] += times
-        total[library] += times
-    return {group: max(sorted(counter), key=counter.__getitem__) for group, counter in by_group.items()}, total
+class Libraries:
+    """Library prefixes of the calls of one dump."""
+
+    def __init__(self, entries: Entries) -> None:
+        times: dict[tuple[int, str], int] = {}
+        rows = entries.shapes.signatures.rows
+        for shape, count in zip(entries.shapes.shapes, entries.shape_counts()):
+            key = shape.group, rows[shape.signature][1]
+            times[key] = times.get(key, 0) + count
+        total: Counter[str] = Counter()
+        for (_, library), count in times.items():
+            total[library] += count
+        self.all = sorted(total)
+        self.main = max(self.all, key=total.__getitem__, default="")
+        """The most frequent prefix."""
+        self.by_group: dict[int, str] = {}
+        """Index of a group → the most frequent prefix of its calls."""
+        for (group, library), _ in sorted(times.items(), key=lambda item: (item[1], item[0])):
+            self.by_group[group] = library

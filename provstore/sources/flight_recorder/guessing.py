@@ -38,6 +38,10 @@ class Guesser:
         self._last = last
         return out
 
+    def number(self, value: object) -> int:
+        """Return the number of one value."""
+        return self.numbers((value,))[0]
+
     def _look(self, value: object) -> int:
         number = self._find(value)
         while len(self._latest) < len(self.examples):

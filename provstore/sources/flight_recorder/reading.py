@@ -14,7 +14,7 @@ from provstore.sources.flight_recorder import folding
 from provstore.sources.flight_recorder.bounds import MIB, set_limits
 from provstore.sources.flight_recorder.entries import Entries
 from provstore.sources.flight_recorder.faults import Refused, shown
-from provstore.sources.flight_recorder.groups import Declared, GroupTable, libraries_of, read_config, read_status
+from provstore.sources.flight_recorder.groups import Declared, GroupTable, Libraries, read_config, read_status
 from provstore.sources.flight_recorder.loading import load_json, load_pickle
 from provstore.sources.flight_recorder.plain import Copier, clean
 from provstore.sources.flight_recorder.shapes import Caps, Shapes
@@ -190,12 +190,10 @@ def _completeness(
     dump: Mapping[object, object], entries: Entries, active_only: bool | None, total: int
 ) -> dict[str, object]:
     """Return what the file says about itself: an eventless recorder, unfinished calls only, a ring that has wrapped."""
-    counts = entries.shape_counts()
-    shapes = list(zip(entries.shapes.shapes, counts))
+    shapes = list(zip(entries.shapes.shapes, entries.shape_counts()))
     seen = sum(times for shape, times in shapes if shape.state > 0)
     retired = sum(times for shape, times in shapes if shape.state == 0 and shape.retired)
-    _, prefixes = libraries_of(entries, counts)
-    library = prefixes.most_common(1)[0][0] if prefixes else ""
+    library = Libraries(entries).main
     is_usual = library not in _EVENT_LIBRARIES or retired > max(1, len(entries.shape) // 2)
     is_eventless = library == "gloo" or (bool(retired) and not seen and is_usual)
     if active_only is None:
@@ -228,10 +226,9 @@ def _calls(
     warnings: list[str],
 ) -> bytes:
     """Put the tables into the header; return the columns and the stacks as bytes."""
-    libraries, prefixes = libraries_of(entries, entries.shape_counts())
-    backend = max(sorted(prefixes), key=prefixes.__getitem__) if prefixes else ""
-    if len(prefixes) > 1:
-        warnings.append(f"entries of several libraries: {', '.join(sorted(prefixes))}")
+    libraries = Libraries(entries)
+    if len(libraries.all) > 1:
+        warnings.append(f"entries of several libraries: {', '.join(libraries.all)}")
     peers = table.peers(entries)
     rows = folding.fold(entries)
     columns = folding.columns(entries, rows, peers) if entries.shape else {}
@@ -241,10 +238,10 @@ def _calls(
         name: len(column) if isinstance(column, array) else [column] for name, column in columns.items()
     }
     status = read_status(dump.get("pg_status"), warnings)
-    only = backend if len(prefixes) == 1 else ""
+    only = libraries.main if len(libraries.all) == 1 else ""
     header |= {
-        "backend": backend,
-        "groups": table.rows(libraries, only, status, rows.batched_groups if rows else set()),
+        "backend": libraries.main,
+        "groups": table.rows(libraries.by_group, only, status, rows.batched_groups if rows else set()),
         "signatures": entries.shapes.signatures.rows,
         "threads": list(entries.shapes.threads),
         "row_count": len(rows.kept) if rows and rows.kept is not None else len(entries.shape),

@@ -162,13 +162,14 @@ def _calls(header: Mapping[str, Any], body: bytes) -> Calls:
 
 
 def _signature(row: Sequence[Any]) -> Signature:
-    raw_name, library, op, inputs, outputs, input_dtypes, output_dtypes, timeout = row
+    raw_name, library, op, inputs, outputs, *rest = row
+    input_dtypes, output_dtypes, timeout = rest
     return Signature(
         sys.intern(raw_name),
         sys.intern(library),
         sys.intern(op),
-        tuple([tuple(shape) for shape in inputs]),
-        tuple([tuple(shape) for shape in outputs]),
+        tuple(map(tuple, inputs)),
+        tuple(map(tuple, outputs)),
         tuple(input_dtypes),
         tuple(output_dtypes),
         timeout,

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FIELDS = (
+HEAD_FIELDS = (
     "profiling_name",
     "state",
     "retired",
@@ -22,15 +22,14 @@ FIELDS = (
     "timeout_ms",
     "thread_id",
     "thread_name",
-    "input_sizes",
-    "output_sizes",
-    "input_dtypes",
-    "output_dtypes",
 )
+TENSOR_FIELDS = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
+FIELDS = (*HEAD_FIELDS, *TENSOR_FIELDS)
 STATES = {"scheduled": 0, "started": 1, "completed": 2}
 COLLECTIVE, SEND, RECV = 0, 1, 2
 ABSENT = -1
 LARGEST = (1 << 63) - 1
+_LISTS, _INTEGER, _STRING = {list, tuple}, {int}, {str}
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.+-]{1,64}:")
 _P2P = re.compile(r"i?(send|recv)(?:_?any_?source)?(?: (\d{1,9})(->|<-)(\d{1,9}))?", re.IGNORECASE)
@@ -62,8 +61,43 @@ class Caps:
         self.rank = rank
 
 
+class Head:
+    """One checked combination of the fields that few entries differ in; indexes point into the tables of ``Shapes``."""
+
+    __slots__ = (
+        "channel",
+        "group",
+        "is_p2p",
+        "library",
+        "local",
+        "number",
+        "op",
+        "pg_id",
+        "raw_name",
+        "retired",
+        "state",
+        "thread",
+        "timeout",
+    )
+
+    number: int
+    raw_name: str
+    library: str
+    op: str
+    timeout: int
+    group: int
+    thread: int
+    channel: int
+    local: tuple[int, int] | None
+    """Of a send or receive: (own, peer) position in the group."""
+    is_p2p: bool
+    state: int
+    retired: int
+    pg_id: int
+
+
 class Shape:
-    """One checked combination of the shared fields; indexes point into the tables of :class:`Shapes`."""
+    """A head and the tensors that went with it."""
 
     __slots__ = (
         "channel",
@@ -78,18 +112,18 @@ class Shape:
         "thread",
     )
 
-    group: int
-    signature: int
-    thread: int
-    channel: int
-    local: tuple[int, int] | None
-    """Of a send or receive: (own, peer) position in the group."""
-    is_p2p: bool
-    is_closing: bool
-    """Ends a coalesced group: named ``…coalesced`` and without tensors."""
-    state: int
-    retired: int
-    pg_id: int
+    def __init__(self, head: Head, signature: int, *, is_closing: bool) -> None:
+        self.channel = head.channel
+        self.group = head.group
+        self.is_p2p = head.is_p2p
+        self.local = head.local
+        self.pg_id = head.pg_id
+        self.retired = head.retired
+        self.state = head.state
+        self.thread = head.thread
+        self.signature = signature
+        self.is_closing = is_closing
+        """Ends a coalesced group: named ``…coalesced`` and without tensors."""
 
 
 class Signatures:
@@ -117,34 +151,59 @@ class Shapes:
         """(name, desc, pg_id) → index."""
         self.signatures = Signatures()
         self.threads: dict[tuple[str, str], int] = {}
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._dtype_names: dict[str, str] = {}
+        self._heads = 0
 
-    def add(self, fields: Mapping[str, object]) -> int:
-        """Return the number of a new shape made from the shared fields of one entry.
+    def head(self, fields: Mapping[str, object]) -> Head:
+        """Return a new head made from the head fields of one entry.
 
         Raises:
             Odd: A field does not fit the schema.
         """
-        shape = Shape()
-        raw_name = self._text(fields, "profiling_name")
-        if not raw_name:
+        head = Head()
+        head.raw_name = self._text(fields, "profiling_name")
+        if not head.raw_name:
             raise Odd("profiling_name", "missing or empty")
-        library, op = split_name(raw_name)
-        shape.channel, shape.local = _channel(op)
-        shape.is_p2p = _flag(fields, "is_p2p") == 1 or shape.channel != COLLECTIVE
-        shape.state = self._state(fields)
-        shape.retired = _flag(fields, "retired")
-        shape.pg_id = count(fields.get("pg_id"), "pg_id")
-        sizes = self._sizes(fields, "input_sizes"), self._sizes(fields, "output_sizes")
-        dtypes = self._dtypes(fields, "input_dtypes"), self._dtypes(fields, "output_dtypes")
-        shape.is_closing = op.endswith("coalesced") and not sizes[0] and not sizes[1]
-        signature = (raw_name, library, plain_op(op), *sizes, *dtypes, count(fields.get("timeout_ms"), "timeout_ms"))
+        head.library, op = split_name(head.raw_name)
+        head.op = plain_op(op)
+        head.channel, head.local = _channel(op)
+        head.is_p2p = _flag(fields, "is_p2p") == 1 or head.channel != COLLECTIVE
+        head.state = self._state(fields)
+        head.retired = _flag(fields, "retired")
+        head.pg_id = count(fields.get("pg_id"), "pg_id")
+        head.timeout = count(fields.get("timeout_ms"), "timeout_ms")
         thread = self._text(fields, "thread_id"), self._text(fields, "thread_name")
-        group = self._group(fields, shape.pg_id)
-        shape.signature = self.signatures.number(signature)
-        shape.thread = ABSENT if thread == ("", "") else self.threads.setdefault(thread, len(self.threads))
-        shape.group = self.groups.setdefault(group, len(self.groups))
-        self.shapes.append(shape)
-        return len(self.shapes) - 1
+        group = self._group(fields, head.pg_id)
+        head.thread = ABSENT if thread == ("", "") else self.threads.setdefault(thread, len(self.threads))
+        head.group = self.groups.setdefault(group, len(self.groups))
+        head.number = self._heads
+        self._heads += 1
+        return head
+
+    def number(self, head: Head, tensors: Sequence[object]) -> int:
+        """Return the number of a head with the tensor fields of one entry.
+
+        Raises:
+            Odd: A tensor field does not fit the schema.
+        """
+        inputs, outputs, input_dtypes, output_dtypes = tensors
+        row = (
+            head.raw_name,
+            head.library,
+            head.op,
+            self._sizes(inputs, "input_sizes"),
+            self._sizes(outputs, "output_sizes"),
+            self._dtypes(input_dtypes, "input_dtypes"),
+            self._dtypes(output_dtypes, "output_dtypes"),
+            head.timeout,
+        )
+        signature = self.signatures.number(row)
+        number = self._numbers.setdefault((head.number, signature), len(self.shapes))
+        if number == len(self.shapes):
+            is_closing = head.op.endswith("coalesced") and not row[3] and not row[4]
+            self.shapes.append(Shape(head, signature, is_closing=is_closing))
+        return number
 
     def _text(self, fields: Mapping[str, object], name: str) -> str:
         value = fields.get(name)
@@ -169,30 +228,32 @@ class Shapes:
             raise Odd("process_group", f"more than {self.caps.groups} groups in one file")
         return name, desc, pg_id
 
-    def _sizes(self, fields: Mapping[str, object], name: str) -> tuple[tuple[int, ...], ...]:
-        value = fields.get(name)
+    def _sizes(self, value: object, name: str) -> tuple[tuple[int, ...], ...]:
         if value is None:
             return ()
-        if not isinstance(value, list | tuple) or not {*map(type, value)} <= {list, tuple}:
+        if not isinstance(value, list | tuple) or not {*map(type, value)} <= _LISTS:
             raise Odd(name, f"{shown(value)} is not a list of shapes")
         if len(value) > self.caps.shapes:
             raise Odd(name, f"{len(value)} shapes, more than {self.caps.shapes}")
         if value and max(map(len, value)) > self.caps.dimensions:
             raise Odd(name, f"{max(map(len, value))} dimensions, more than {self.caps.dimensions}")
-        kinds = {*map(type, chain.from_iterable(value))}
-        if kinds and kinds != {int}:
-            raise _bad_shape(name, value)
-        if kinds and not 0 <= min(chain.from_iterable(value)) <= max(chain.from_iterable(value)) <= LARGEST:
+        flat = value[0] if len(value) == 1 else [*chain.from_iterable(value)]
+        if flat and ({*map(type, flat)} != _INTEGER or min(flat) < 0 or max(flat) > LARGEST):
             raise _bad_shape(name, value)
         return tuple(map(tuple, value))
 
-    def _dtypes(self, fields: Mapping[str, object], name: str) -> tuple[str, ...]:
-        value = fields.get(name)
+    def _dtypes(self, value: object, name: str) -> tuple[str, ...]:
         if value is None:
             return ()
-        if not isinstance(value, list | tuple) or len(value) > self.caps.shapes or not {*map(type, value)} <= {str}:
+        if not isinstance(value, list | tuple) or len(value) > self.caps.shapes or not {*map(type, value)} <= _STRING:
             raise Odd(name, f"{shown(value)} is not a list of at most {self.caps.shapes} type names")
-        return tuple([text(item, name, self.caps.string) for item in value])
+        return tuple([self._dtype(item, name) for item in value])
+
+    def _dtype(self, value: str, name: str) -> str:
+        known = self._dtype_names.get(value)
+        if known is None:
+            known = self._dtype_names[value] = text(value, name, self.caps.string)
+        return known
 
 
 def _bad_shape(name: str, shapes: Sequence[Sequence[object]]) -> Odd:
