@@ -53,8 +53,8 @@ class _GroupCalls:
     group: str
     reference: weakref.ref[Any]
     sends_and_receives: int = 0
-    under_way: dict[int, tuple[int, tuple[int, int] | None, Sequence[Any]]] = field(default_factory=dict)
-    """By the hook's number of a call: collectives before it, its counts of inputs, its outputs."""
+    under_way: dict[int, tuple[int, list[tuple[int, int]], Sequence[Any]]] = field(default_factory=dict)
+    """By the hook's number of a call: collectives before it, what each input holds, its outputs."""
 
     def is_root(self, call: Any) -> bool:
         """Whether this rank is the call's root, in the group's own numbers."""
@@ -139,32 +139,35 @@ class TensorRecorder:
         if call.name.name in _POINT_TO_POINT:
             calls.sends_and_receives += 1
             return
-        inputs, outputs = _sides(call, is_root=calls.is_root(call))
-        if inputs or outputs:
-            calls.under_way[call.op_id] = calls.so_far(), self._count(inputs) if inputs else None, outputs
+        if call.input_tensors or call.output_tensors:
+            inputs, outputs = _sides(call, is_root=calls.is_root(call))
+            counts = [self._count([tensor]) for tensor in inputs]
+            calls.under_way[call.op_id] = calls.so_far(), counts, outputs
 
     def _after(self, calls: _GroupCalls, call: Any) -> None:
-        """Write the inputs under the number the call got, and read the outputs when the call is done."""
+        """Write the inputs under the number the call got, and have the outputs read when the call is done."""
         if len(live_groups(self._torch)) != len(self._hook_numbers):
             self.attach()
         if call.op_id not in calls.under_way:
             return
         before, counts, outputs = calls.under_way.pop(call.op_id)
         seq = calls.so_far()
-        if seq != before + 1:
-            self.gaps[f"{call.name.name}: its backend counts it as {seq - before} calls"] += 1
-            return
-        if counts is not None:
-            self._write(calls.group, seq, "in", counts)
-        if outputs:
+        if seq == before + 1:
+            self._write(calls.group, seq, "in", _sum(counts))
             self._await(calls.group, seq, outputs, call)
+        elif seq == before + len(counts):
+            for number, count in enumerate(counts, before + 1):
+                self._write(calls.group, number, "in", count)
+            self.gaps[f"out of {call.name.name}: gloo makes one call of each of its inputs"] += len(counts)
+        else:
+            self.gaps[f"{call.name.name}: gloo counts it as {seq - before} calls"] += 1
 
     def _await(self, group: str, seq: int, outputs: Sequence[Any], call: Any) -> None:
         """Have the outputs read when the call is done, before whoever waits for it goes on."""
         try:
             future = call.work.get_future()
         except RuntimeError:
-            self.gaps[f"out of {call.name.name}: its backend does not tell when it is done"] += 1
+            self.gaps[f"out of {call.name.name}: gloo does not tell when it is done"] += 1
             return
         future.then(lambda done: self._guarded(self._when_done, group, seq, outputs, done))
 
@@ -181,14 +184,11 @@ class TensorRecorder:
         Raises:
             ValueError: One of them cannot be read here.
         """
-        nan_count = inf_count = 0
         with self._torch.no_grad():
             for tensor in tensors:
                 if tensor.device.type != "cpu" or tensor.layout != self._torch.strided:
                     raise ValueError("a tensor is not dense or not in the memory of the CPU")
-                found = _non_finite(self._torch, tensor)
-                nan_count, inf_count = nan_count + found[0], inf_count + found[1]
-        return nan_count, inf_count
+            return _sum([_non_finite(self._torch, tensor) for tensor in tensors])
 
     def _write(self, group: str, seq: int, side: str, counts: tuple[int, int]) -> None:
         line = {
@@ -218,8 +218,15 @@ class TensorRecorder:
             self.gaps[fault[:200]] += 1
 
 
+def _sum(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(nan for nan, _ in counts), sum(inf for _, inf in counts)
+
+
 def _sides(call: Any, *, is_root: bool) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return what this rank puts in, and the tensors that hold what it gets; a buffer that only waits is no input."""
+    """Return what this rank puts in, and what will hold what it gets.
+
+    A buffer that only waits for data is no input; who puts in or gets nothing has no value that is not finite.
+    """
     name = call.name.name
     inputs = () if name == "BROADCAST" and not is_root else call.input_tensors
     if name in {"REDUCE", "GATHER"} and not is_root:

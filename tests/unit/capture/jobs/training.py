@@ -29,7 +29,11 @@ with provstore.capture.watch(out, seconds=60) if is_watched else contextlib.null
         model(batch).square().mean().backward()
         optimizer.step()
     late = dist.new_group(list(range(ranks)), group_desc="late")
+    buffers = dist.new_group(list(range(ranks)), group_desc="buffers")
     dist.barrier()
+    waiting = torch.tensor([1.0, float("nan") if rank == 1 else 2.0])
+    dist.broadcast(waiting, 0, group=buffers)
+    dist.reduce(torch.tensor([1.0, float("nan") if rank == 1 else 2.0]), 0, group=buffers)
     poisoned = torch.tensor([1.0, float("nan") if rank == 1 else 2.0, float("inf")])
     dist.all_reduce(poisoned, group=late)
     for source in (0, None):
