@@ -178,7 +178,8 @@ class _Reader:
             if key == "prefix":
                 prefixes = self._prefixes()
                 break
-            self._skip_value()
+            if not self._skip_value():
+                break  # the value is cut off: reading it will tell where and why
         self.at, self._is_pinned = start, was_pinned
         default = prefixes.pop("default", None)
         declared = tuple(pair for pair in prefixes.items() if pair[0] not in BUILT_IN_PREFIXES)
@@ -292,12 +293,12 @@ class _Reader:
                 self.at = end
                 return value
 
-    def _skip_value(self) -> None:
-        """Move behind the value here without building it."""
+    def _skip_value(self) -> bool:
+        """Move behind the value here without building it; return whether it has an end."""
         self._skip()
         if self.text[self.at : self.at + 1] not in ("{", "["):
             self._value()
-            return
+            return True
         while True:
             depth = 0
             for token in _TOKEN.finditer(self.text, self.at):
@@ -308,9 +309,9 @@ class _Reader:
                     depth -= 1
                     if depth == 0:
                         self.at = token.end()
-                        return
+                        return True
             if not self._more():
-                self.fail("the file ends inside this value")
+                return False
 
     def _find_repeated(self) -> tuple[int, str]:
         """Return the place of the first repeated key in the value here."""

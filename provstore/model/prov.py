@@ -320,7 +320,10 @@ def canonical(record: Record, bundle: str = "") -> bytes:
         elif argument is not None:
             names[role] = argument.namespace + argument.local
     rows = [_canonical_attribute(name, value) for name, value in record.attributes]
-    rows.sort(key=_attribute_order)
+    try:
+        rows.sort()
+    except TypeError:  # a None against a text: in that place None comes first
+        rows.sort(key=_attribute_order)
     name = record.name.iri if record.name else None
     try:
         return orjson.dumps([bundle, record.kind, name, names, times, rows], option=orjson.OPT_SORT_KEYS)
@@ -330,7 +333,7 @@ def canonical(record: Record, bundle: str = "") -> bytes:
 
 def _canonical_attribute(name: QName, value: Value) -> list[str | None]:
     text = time_key(value.text) if value.kind == "dateTime" else value.text
-    datatype = value.datatype.iri if value.datatype else None
+    datatype = None if value.datatype is None else value.datatype.iri
     return [name.namespace + name.local, value.kind, text, datatype, value.lang]
 
 
@@ -342,8 +345,8 @@ def _not_unicode(record: Record, bundle: str) -> str:
     for name, value in record.attributes:
         texts = (name.iri, value.text, value.datatype.iri if value.datatype else "", value.lang or "")
         if any(not _is_unicode(text) for text in texts):
-            return ascii(f"attribute {name.text}")
-    return ascii(f"a name{' in ' + bundle if bundle else ''}")
+            return ascii(f"attribute {name.text}")[1:-1]
+    return ascii(f"a name{' in ' + bundle if bundle else ''}")[1:-1]
 
 
 def _is_unicode(text: str) -> bool:

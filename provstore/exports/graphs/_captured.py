@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -132,6 +133,7 @@ def id_name(iri: str) -> QName:
     return QName("ns", iri[:cut] or iri, iri[cut:])
 
 
+@functools.cache
 def _term(local: str) -> QName:
     return QName(NS_PREFIX, NS, local)
 

@@ -77,7 +77,7 @@ def prov_document(document: ExportInput, options: ExportOptions) -> ProvDocument
     content = _content(document, options)
     if content.records > options.library_limit:
         raise ConfigError(
-            f"{document.title or 'export'}: prov document: {content.records} records are more than {options.library_limit}",
+            f"{document.title or 'export'}: prov document: more than {options.library_limit} records",
             hint="export prov-json, which is written as a stream",
         )
     try:
