@@ -100,9 +100,8 @@ class _Container:
         try:
             self._spool.write(f"{self._indent}{self._statement(record)}\n")
         except _CannotWriteError as reason:
-            raise ConfigError(
-                f"PROV-N: {ascii(record_label(record))[1:-1]}: {reason}", hint="PROV-JSON can hold it"
-            ) from None
+            message = ascii(f"PROV-N: {record_label(record)}: {reason}")[1:-1]
+            raise ConfigError(message, hint="PROV-JSON can hold it") from None
 
     def title(self) -> str:
         """Return the bundle's name, spelled so that it resolves inside the bundle."""
@@ -126,8 +125,7 @@ class _Container:
             else:
                 identifier = f"{self._text(record.name)}; "
         if record.attributes:
-            pairs = (f"{self._text(name)}={self._value(name, value)}" for name, value in record.attributes)
-            items.append(f"[{', '.join(pairs)}]")
+            items.append(f"[{', '.join(self._pair(name, value) for name, value in record.attributes)}]")
         return f"{record.kind}({identifier}{', '.join(items)})"
 
     def _argument(self, argument: QName | str | None) -> str:
@@ -135,13 +133,19 @@ class _Container:
             return "-"
         return argument if isinstance(argument, str) else self._text(argument)
 
-    def _value(self, name: QName, value: Value) -> str:
+    def _pair(self, name: QName, value: Value) -> str:
+        try:
+            return f"{self._text(name)}={self._value(value)}"
+        except _CannotWriteError as reason:
+            raise _CannotWriteError(f"attribute {name.text}: {reason}") from None
+
+    def _value(self, value: Value) -> str:
         if value.name is not None:
             return f"'{self._text(value.name)}'"
         text = _quoted(value.text)
         if value.lang is not None:
             if not _LANG.fullmatch(value.lang):
-                raise _CannotWriteError(f"attribute {name.text}: {value.lang} is no language tag of PROV-N")
+                raise _CannotWriteError(f"{value.lang} is no language tag of PROV-N")
             return f"{text}@{value.lang}"
         if value.kind == "string":
             return text
@@ -156,7 +160,7 @@ class _Container:
             # The whole IRI as a namespace keeps the name: only its split changes.
             name, local = QName("ns", name.iri, ""), ""
         if _NOT_IN_IRI.search(name.namespace):
-            raise _CannotWriteError(f"the namespace of {name.iri} holds a character that PROV-N cannot write")
+            raise _CannotWriteError(f"the name <{name.iri}> holds a character that PROV-N cannot write")
         prefix = self.scope.prefix_for(name)
         return local if prefix is None else f"{prefix}:{local}"
 
