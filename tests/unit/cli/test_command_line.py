@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import provstore
 from provstore import rooms
 
 
@@ -225,9 +226,7 @@ def test_every_command_has_help_with_an_example(command, name):
 
 
 def test_the_version_is_that_of_the_package(command):
-    from importlib.metadata import version
-
-    assert command("--version").out == f"provstore {version('provstore')}\n"
+    assert command("--version").out == f"provstore {provstore.__version__}\n"
 
 
 def started(arguments, cwd, **options):
