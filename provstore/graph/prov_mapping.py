@@ -56,7 +56,7 @@ LABEL_OF_STATEMENT: Mapping[str, str] = {
     "used": "Usage",
     "wasInformedBy": "Communication",
     "wasStartedBy": "Start",
-    "wasEndedBy": "End",
+    "wasEndedBy": "Ending",
     "wasInvalidatedBy": "Invalidation",
     "wasDerivedFrom": "Derivation",
     "wasAttributedTo": "Attribution",
@@ -68,7 +68,7 @@ LABEL_OF_STATEMENT: Mapping[str, str] = {
     "mentionOf": "Mention",
     "hadMember": "Membership",
 }
-"""Kind of PROV relation → second label of its ``:Statement``."""
+"""Kind of PROV relation → second label of its ``:Statement``; ``Ending``, because Cypher reserves ``END``."""
 
 CLASS_OF_ROLE: Mapping[str, str] = {
     "entity": "Entity",
