@@ -143,11 +143,10 @@ class EmbeddedStore:
         return Rows(_plain_rows(view, query.max_rows if is_cut else None), "max_rows" if is_cut else None)
 
     def _check_ends(self, graph: kglite.KnowledgeGraph, block: Block) -> None:
-        for relations, label, keys in facts.absent_candidates(block):
-            absent = named(query("read/store/absent"), {"BASE_LABEL": label})
-            for batch in facts.batches(keys, _BATCH_ROWS):
-                for row in self._cypher(graph, absent, {"keys": batch}):
-                    raise facts.missing_end(relations, label, str(row["key"]))
+        for label, keys in facts.outside_ends(block).items():
+            missing = next((key for key in sorted(keys) if not graph.exists(label, key)), None)
+            if missing is not None:
+                raise facts.missing_end(block, label, missing)
 
     def _forget(self, graph: kglite.KnowledgeGraph, scope: str) -> None:
         for kind in DERIVED_RELATIONS:

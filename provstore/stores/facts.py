@@ -69,24 +69,25 @@ def is_record(relations: Relations) -> bool:
     return "recordKey" in relations.columns
 
 
-def absent_candidates(block: Block) -> Iterator[tuple[Relations, str, list[str]]]:
-    """Yield (relations, base label, keys) of end points that the block itself does not add, each key once."""
+def outside_ends(block: Block) -> dict[str, set[str]]:
+    """Return base label → keys of end points that the block itself does not add."""
     own: dict[str, set[str]] = {}
     for nodes in block.nodes:
         own.setdefault(nodes.labels[0], set()).update(nodes.keys)
+    outside: dict[str, set[str]] = {}
     for relations in block.relations:
         for label, keys in ((relations.source_label, relations.sources), (relations.target_label, relations.targets)):
-            outside = set(keys) - own.get(label, set())
-            if outside:
-                yield relations, label, sorted(outside)
+            outside.setdefault(label, set()).update(set(keys) - own.get(label, set()))
+    return outside
 
 
-def missing_end(relations: Relations, label: str, key: str) -> StoreError:
+def missing_end(block: Block, label: str, key: str) -> StoreError:
     """Return the error for a relationship whose end point ``key`` is neither in the store nor in the block."""
-    for source, target in zip(relations.sources, relations.targets):
-        if (label, key) in ((relations.source_label, source), (relations.target_label, target)):
-            return StoreError(f"block: ({source})-[:{relations.type}]->({target}): there is no :{label} {key}")
-    return StoreError(f"block: {relations.type}: there is no :{label} {key}")
+    for relations in block.relations:
+        for source, target in zip(relations.sources, relations.targets):
+            if (label, key) in ((relations.source_label, source), (relations.target_label, target)):
+                return StoreError(f"block: ({source})-[:{relations.type}]->({target}): there is no :{label} {key}")
+    return StoreError(f"block: there is no :{label} {key}")
 
 
 def node_rows(nodes: Nodes) -> list[dict[str, object]]:

@@ -203,13 +203,13 @@ class Neo4jStore:
             return session.execute_read(work)
 
     def _check_ends(self, block: Block) -> None:
-        for relations, label, keys in facts.absent_candidates(block):
+        for label, keys in facts.outside_ends(block).items():
             absent = named(cypher.query("read/store/absent"), {"BASE_LABEL": label})
-            for batch in facts.batches(keys, BATCH_ROWS):
+            for batch in facts.batches(sorted(keys), BATCH_ROWS):
                 with _translated(self._uri):
                     rows = self._read(absent, {"keys": batch})
                 if rows:
-                    raise facts.missing_end(relations, label, str(rows[0]["key"]))
+                    raise facts.missing_end(block, label, str(rows[0]["key"]))
 
 
 class _translated:  # noqa: N801 reads as a clause after ``with``
