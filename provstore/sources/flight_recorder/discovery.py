@@ -25,6 +25,7 @@ _JSON_KEYS = (
     b'"collective_seq"',
     b'_comm_state"',
 )
+_SAME = "the same file as"
 _TWINS = "json"
 _NEVER = "log"
 
@@ -102,7 +103,7 @@ def discover(paths: Iterable[Path], options: ReadOptions) -> Found:
     if not given:
         raise InputError("dumps: no path is given")
     found = Found(_base_name(given[0]))
-    seen: set[tuple[int, int]] = set()
+    seen: dict[tuple[int, int], str] = {}
     folder = _Folder()
     for path in given:
         facts = _facts(path)
@@ -137,7 +138,7 @@ def _facts(path: Path) -> os.stat_result | str:
         return f"not a usable path: {error}"
 
 
-def _take_named(path: Path, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found) -> None:
+def _take_named(path: Path, naming: Naming, seen: dict[tuple[int, int], str], folder: _Folder, found: Found) -> None:
     """Take a file that was named itself: it is meant as evidence, whatever it is called."""
     file = _readable(path.name)
     rank = names.tensors_rank(path.name)
@@ -154,7 +155,7 @@ def _take_named(path: Path, naming: Naming, seen: set[tuple[int, int]], folder: 
         folder.candidates.append(candidate)
         _take_sidecar_beside(path, candidate.rank, folder)
     elif candidate:
-        found.refusals.append(Refusal(file, candidate, path=str(path)))
+        found.refusals.append(Refusal(file, candidate, path=str(path), skipped=candidate.startswith(_SAME)))
 
 
 def _take_sidecar_beside(path: Path, rank: int | None, folder: _Folder) -> None:
@@ -168,7 +169,7 @@ def _take_sidecar_beside(path: Path, rank: int | None, folder: _Folder) -> None:
 
 
 def _scan_tree(
-    root: Path, prefix: str, naming: Naming, options: ReadOptions, seen: set[tuple[int, int]], found: Found
+    root: Path, prefix: str, naming: Naming, options: ReadOptions, seen: dict[tuple[int, int], str], found: Found
 ) -> None:
     pending = [(root, prefix)]
     while pending:
@@ -200,7 +201,9 @@ def _listing(place: Path, below: str, found: Found) -> Iterator[os.DirEntry[str]
         )
 
 
-def _take(path: Path, file: str, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found) -> None:
+def _take(
+    path: Path, file: str, naming: Naming, seen: dict[tuple[int, int], str], folder: _Folder, found: Found
+) -> None:
     """Sort one file of a folder by its name, then by its first bytes."""
     rank = names.sidecar_rank(path.name)
     if rank is not None:
@@ -221,7 +224,7 @@ def _take(path: Path, file: str, naming: Naming, seen: set[tuple[int, int]], fol
 
 
 def _take_twins(
-    place: Path, below: str, naming: Naming, seen: set[tuple[int, int]], folder: _Folder, found: Found
+    place: Path, below: str, naming: Naming, seen: dict[tuple[int, int], str], folder: _Folder, found: Found
 ) -> None:
     for entry in _listing(place, below, found):
         path, file = Path(entry.path), below + _readable(entry.name)
@@ -237,16 +240,17 @@ def _take_twins(
             found.skip(file, candidate if isinstance(candidate, str) else "not a JSON dump", path)
 
 
-def _candidate(path: Path, file: str, naming: Naming, seen: set[tuple[int, int]]) -> Candidate | str:
-    """Return a file as a candidate, or why it is none; an empty text for a file that was met before."""
+def _candidate(path: Path, file: str, naming: Naming, seen: dict[tuple[int, int], str]) -> Candidate | str:
+    """Return a file as a candidate, or why it is none."""
     facts = _facts(path)
     if isinstance(facts, str):
         return facts
     if not stat.S_ISREG(facts.st_mode):
         return "not a regular file"
-    if (facts.st_dev, facts.st_ino) in seen and facts.st_ino:
-        return ""
-    seen.add((facts.st_dev, facts.st_ino))
+    identity = facts.st_dev, facts.st_ino
+    if facts.st_ino and identity in seen:
+        return f"{_SAME} {seen[identity]}"
+    seen[identity] = file
     place = naming.place(path.name, file)
     try:
         with path.open("rb", buffering=0) as opened:

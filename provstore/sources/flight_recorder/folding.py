@@ -117,8 +117,11 @@ def _join_unclosed(entries: Entries, rows: Rows, run: list[int], dropped: set[in
     """End a run without closing entry: collectives become one row with the least advanced state."""
     if len(run) < 2:
         return
-    if entries.shapes.shapes[entries.shape[run[0]]].channel != COLLECTIVE:
-        rows.batched_groups.add(entries.shapes.shapes[entries.shape[run[0]]].group)
+    shape = entries.shapes.shapes[entries.shape[run[0]]]
+    if shape.channel != COLLECTIVE:
+        # All zeros may also mean that the recorder counts no sends.
+        if entries.p2p_seq[run[0]] > 0:
+            rows.batched_groups.add(shape.group)
         return
     behind = min(run, key=lambda at: (rows.state[at], rows.retired[at]))
     _join(entries, rows, run, dropped)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,7 +43,7 @@ class Reply:
     body: bytes = b""
 
 
-def ask_all(requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
+def ask_all(requests: Sequence[Request]) -> Generator[tuple[int, Reply], None, None]:
     """Yield (index, reply) in the order in which the workers finish."""
     if not requests:
         return

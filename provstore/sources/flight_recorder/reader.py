@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def read_dumps(
     found = discover(given, options)
     dumps, refusals = _read(found.candidates, options, on_progress)
     tensors = _tensors(found)
-    refusals = [*found.refusals, *refusals]
+    used = {dump.file for dump in dumps}
+    refusals = [*(item for item in found.refusals if item.file not in used), *refusals]
     if not dumps and not any(not item.skipped for item in refusals):
         raise InputError(_nothing(given, refusals))
     return ReadResult(_with_shared_inference(dumps, options), refusals, tensors, found.name)
@@ -70,8 +72,7 @@ def _read(
             refusals.append(refused)
         if dump is not None:
             dumps.append(dump)
-    dumps += _read_twins([item for item in candidates if item.twin], dumps, options)
-    return dumps, refusals
+    return dumps + _read_twins(candidates, dumps, options), refusals
 
 
 def _early_refusal(item: Candidate, options: ReadOptions) -> Refusal | None:
@@ -94,14 +95,16 @@ def _ask(
     outcomes: list[tuple[Dump | None, Refusal | None]] = [(None, None)] * len(candidates)
     caps = {name: value for name, value in asdict(options.limits).items() if isinstance(value, int)}
     requests = [_request(item, options, caps) for item in candidates]
-    for done, (at, reply) in enumerate(ask_all(requests), 1):
-        item = candidates[at]
-        if reply.header["status"] == "ok":
-            outcomes[at] = builder.dump(item, reply), _sidecar_refusal(item, reply)
-        else:
-            outcomes[at] = None, refusal(item, reply)
-        if on_progress is not None:
-            on_progress(done, len(candidates))
+    # Closed at once when the caller interrupts: no worker may outlive the command.
+    with closing(ask_all(requests)) as replies:
+        for done, (at, reply) in enumerate(replies, 1):
+            item = candidates[at]
+            if reply.header["status"] == "ok":
+                outcomes[at] = builder.dump(item, reply), _sidecar_refusal(item, reply)
+            else:
+                outcomes[at] = None, refusal(item, reply)
+            if on_progress is not None:
+                on_progress(done, len(candidates))
     return outcomes
 
 
@@ -144,12 +147,13 @@ def _sidecar_refusal(item: Candidate, reply: Reply) -> Refusal | None:
 def _read_twins(candidates: Sequence[Candidate], dumps: Sequence[Dump], options: ReadOptions) -> list[Dump]:
     """Read the JSON twins of dumps that could not be read themselves."""
     read = {dump.file for dump in dumps}
-    twins = [item.twin for item in candidates if item.file not in read and item.twin is not None]
-    owners = [item.file for item in candidates if item.file not in read]
+    pairs = [(item, item.twin) for item in candidates if item.file not in read and item.twin is not None]
+    for owner, twin in pairs:
+        twin.sidecar = owner.sidecar
     rescued = []
-    for owner, (dump, _) in zip(owners, _ask(twins, options, None)):
+    for (owner, _), (dump, _) in zip(pairs, _ask([twin for _, twin in pairs], options, None)):
         if dump is not None:
-            warning = f"read in place of {owner}, which could not be read; a JSON twin holds no stacks"
+            warning = f"read in place of {owner.file}, which could not be read; a JSON twin holds no stacks"
             rescued.append(replace(dump, warnings=(*dump.warnings, warning)))
     return rescued
 

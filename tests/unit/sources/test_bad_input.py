@@ -189,7 +189,7 @@ def test_a_refused_global_is_named(folder):
 
 
 def test_ten_million_ranks_are_refused(folder):
-    (folder / "rank_1").write_bytes(with_ranks("[" + ", ".join(["7"] * 10_000_000) + "]"))
+    (folder / "rank_1").write_bytes(with_ranks("[" + "7, " * 9_999_999 + "7]"))
     result = read_dumps([folder])
 
     assert "no group has more than 1048576 ranks" in reasons(result)["rank_1"]
@@ -247,7 +247,7 @@ BAD_ENTRIES = {
     "long name": ({"profiling_name": "x" * 70_000}, "profiling_name", "70000 characters"),
     "half a character": ({"profiling_name": "nccl:\ud800"}, "profiling_name", "surrogate"),
     "unknown state": ({"state": "done"}, "state", "'done' is not scheduled"),
-    "state in a tuple": ({"state": (("scheduled",),)}, "state", "is not scheduled"),
+    "state in a tuple": ({"state": (("scheduled",),)}, "state", "not made of plain values"),
     "retired is text": ({"retired": "yes"}, "retired", "not true or false"),
     "negative seq": ({"collective_seq_id": -1}, "collective_seq_id", "-1 is not a non-negative"),
     "seq is true": ({"collective_seq_id": True}, "collective_seq_id", "True is not an integer"),

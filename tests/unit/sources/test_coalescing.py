@@ -137,6 +137,15 @@ def test_a_batch_without_closing_entry_marks_its_group(tmp_path):
     assert dump.groups[0].batched_p2p is True
 
 
+def test_a_recorder_that_counts_no_sends_shows_no_batches(tmp_path):
+    p2p = {"seq": 4, "group": "1", "pg_id": 1, "is_p2p": True}
+    entries = [Entry(name="x:send 0->1", record_id=at, op_id=at, **p2p) for at in range(3)]
+    dump = read(tmp_path, entries)
+
+    assert len(dump.calls) == 3
+    assert dump.groups[0].batched_p2p is False
+
+
 def test_unbatched_sends_do_not_look_like_a_batch(tmp_path):
     entries = [
         Entry(name="nccl:send 0->1", seq=0, p2p_seq=at, op_id=at, record_id=at, group="1", pg_id=1, is_p2p=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,7 @@ def test_a_twin_takes_the_place_of_a_pickle_that_cannot_be_read(tmp_path):
 
     assert [(item.file, item.rank) for item in result.dumps] == [("json/rank_0.json", 0)]
     assert "in place of nccl_trace_rank_0" in result.dumps[0].warnings[0]
+    assert skipped(result) == {}
     assert "cut off" in refused(result)["nccl_trace_rank_0"]
 
 
@@ -227,6 +229,7 @@ def test_a_link_to_a_dump_is_that_dump_and_is_read_once(tmp_path):
     result = read_dumps([folder, real])
 
     assert [item.rank for item in result.dumps] == [2]
+    assert skipped(result) == {"rank_2": "the same file as run/rank_2"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
@@ -310,6 +313,18 @@ def test_a_bad_sidecar_is_refused_and_its_dump_is_used(tmp_path, text, reason):
     assert [item.rank for item in result.dumps] == [0]
     assert result.dumps[0].sidecar is None
     assert reason in refused(result)["pgs_0.json"]
+
+
+def test_an_interruption_leaves_no_reader_process(tmp_path):
+    for rank in range(3):
+        dump(tmp_path / f"rank_{rank}")
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_dumps([tmp_path], on_progress=interrupt)
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("dump reader")] == []
 
 
 def test_progress_is_told_file_by_file(tmp_path):

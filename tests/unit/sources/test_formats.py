@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -265,6 +266,46 @@ def test_different_versions_in_one_folder_load_together(tmp_path):
     assert [dump.version for dump in result.dumps] == list(VERSIONS)
     assert [len(dump.calls) for dump in result.dumps] == [4] * len(VERSIONS)
     assert result.refusals == []
+
+
+def test_calls_in_any_order_come_out_as_they_went_in(tmp_path):
+    """Reading guesses what follows what: a guess must never show."""
+    chosen = random.Random(3)
+    pool = [
+        Entry(
+            name=f"nccl:{chosen.choice(['all_reduce', 'broadcast', 'barrier'])}",
+            group=(group := chosen.choice("012")),
+            pg_id=int(group),
+            inputs=((chosen.randrange(3), 2),) * chosen.randrange(3),
+            dtype=chosen.choice(["Float", "Long"]),
+            state=chosen.choice(["scheduled", "started", "completed"]),
+            retired=chosen.random() < 0.5,
+            frames=[("f", "f.py", chosen.randrange(4))] * chosen.randrange(3),
+        )
+        for _ in range(40)
+    ]
+    entries = [
+        replace(
+            chosen.choice(pool), record_id=at, seq=at, op_id=chosen.randrange(9), created_ns=T0 + chosen.randrange(9)
+        )
+        for at in range(5000)
+    ]
+    groups = {name: (f"desc {name}", (0, 1)) for name in "012"}
+    dump = read_one(write_pickle(tmp_path / "rank_0", table("2.10", entries, groups)))
+
+    calls = dump.calls
+    assert len(calls) == 5000
+    for at, entry in enumerate(entries):
+        signature = dump.signatures[calls.signature[at]]
+        stack = () if calls.stack[at] == ABSENT else dump.stacks[calls.stack[at]]
+        assert signature.raw_name == entry.name
+        assert signature.input_sizes == tuple(entry.inputs)
+        assert signature.input_dtypes == (entry.dtype,) * len(entry.inputs)
+        assert dump.groups[calls.group[at]].name == entry.group
+        assert ("scheduled", "started", "completed")[calls.state[at]] == entry.state
+        assert bool(calls.retired[at]) is entry.retired
+        assert (calls.pg_id[at], calls.op_id[at], calls.created_ns[at]) == (entry.pg_id, entry.op_id, entry.created_ns)
+        assert stack == tuple(Frame(*frame) for frame in entry.frames)
 
 
 def test_the_same_file_gives_the_same_dump_twice(tmp_path):
