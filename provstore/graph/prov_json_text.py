@@ -42,6 +42,8 @@ _LONGEST_TOKEN = 16
 """An error so close to the end of the window may come from the cut; strings aside, no token is longer."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "holds a lone surrogate, which is not Unicode"
 _QNAME_TYPES = frozenset({f"{XSD}QName", f"{PROV}QUALIFIED_NAME"})
 _ARGUMENTS = {f"{PROV}{role}": role for role in NAME_ROLES | TIME_ROLES}
 _VALUE_KEYS = frozenset({"$", "type", "lang"})
@@ -189,7 +191,7 @@ class _Reader:
         prefixes: dict[str, str] = {}
         for prefix, key_at in self._members():
             iri = self._value()
-            if not isinstance(iri, str) or not iri.strip():
+            if not isinstance(iri, str) or not iri.strip() or not _is_unicode(prefix + iri):
                 self.fail(f"the namespace of prefix {_shown(prefix)} is no IRI", key_at)
             if BUILT_IN_PREFIXES.get(prefix, iri) != iri:
                 self.warnings["built_in_prefix_redeclared"] += 1
@@ -211,6 +213,8 @@ class _Reader:
                     self.fail(f"{kind} {_shown(key)}: {reason}", value_at)
 
     def _name(self, text: str, at: int, what: str) -> QName:
+        if not _is_unicode(text):
+            self.fail(f"{what} {_shown(text)}: {_SURROGATE}", at)
         found = self.names.resolve(text) or self._compact(text)
         if found is None:
             self.fail(f"{what} {_shown(text)}: its prefix is not declared", at)
@@ -226,7 +230,7 @@ class _Reader:
         """Return the name inside a record that ``text`` stands for."""
         if not isinstance(text, str):
             raise _RefusedError(f"{_shown(text)} is no name")
-        found = self.names.resolve(text) or self._compact(text)
+        found = self.names.resolve(_unicode(text)) or self._compact(text)
         if found is None:
             raise _RefusedError(f"{_shown(text)} does not resolve: its prefix is not declared")
         return found
@@ -330,6 +334,16 @@ class _Reader:
         return self.at, "a key is repeated"
 
 
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or _LONE_SURROGATE.search(text) is None
+
+
+def _unicode(text: str) -> str:
+    if not _is_unicode(text):
+        raise _RefusedError(f"{_shown(text)} {_SURROGATE}")
+    return text
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -403,7 +417,7 @@ def _value(item: Any, role: str | None, reader: _Reader) -> Value | None:
         return Value("dateTime", _time(item, reader)) if role in TIME_ROLES else qname(reader.name(item))
     match item:
         case str():
-            return string(item)
+            return string(_unicode(item))
         case bool():
             return boolean(item)
         case int():
@@ -431,11 +445,11 @@ def _typed(item: dict[str, Any], reader: _Reader) -> Value:
             raise _RefusedError(f"{_shown(lang)} is no language tag")
         if not _LANG.fullmatch(lang):
             reader.warnings["language_tag"] += 1
-        return literal(text, None, lang)
+        return literal(_unicode(text), None, lang)
     datatype = reader.name(item["type"]) if "type" in item else None
     if datatype is not None and datatype.iri in _QNAME_TYPES:
-        return _name_value(text, datatype, reader)
-    return literal(text, datatype)
+        return _name_value(_unicode(text), datatype, reader)
+    return literal(_unicode(text), datatype)
 
 
 def _name_value(text: str, datatype: QName, reader: _Reader) -> Value:

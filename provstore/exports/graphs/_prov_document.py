@@ -12,7 +12,7 @@ from prov.model import ProvDocument
 from provstore.errors import ConfigError, InputError, ProvstoreError
 from provstore.exports import ExportInput, ExportOptions, ExportReport
 from provstore.exports.graphs._captured import captured_parts, catalogue
-from provstore.exports.graphs._prov_library import CANNOT_HOLD, to_prov
+from provstore.exports.graphs._prov_library import CANNOT_HOLD, library_text, to_prov
 from provstore.graph.prov_compare import Difference, Fingerprint, Fingerprinting, fingerprint, strict_diff
 from provstore.graph.prov_stored import stored_parts
 from provstore.model.prov import Part
@@ -110,7 +110,7 @@ def _write_by_library(parts: Parts, spool: IO[str], options: ExportOptions, form
     """Return what was written, ``None`` when the library cannot write it as it is."""
     stated = Fingerprinting()
     try:
-        spool.write(to_prov(stated.passing(parts())).serialize(format=form.library_name) or "")
+        spool.write(library_text(stated.passing(parts()), form.library_name))
         spool.seek(0)
         written = stated.result()
         if options.verify and not _is_equal(written, fingerprint(form.read(spool, written.records)), form):

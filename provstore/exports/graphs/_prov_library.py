@@ -36,6 +36,19 @@ def to_prov(parts: Iterable[Part]) -> ProvDocument:
     return document
 
 
+def library_text(parts: Iterable[Part], form: str) -> str:
+    """Return ``parts`` as the library writes them in one of its formats.
+
+    Raises:
+        prov.Error: The library cannot hold or write a record.
+        Warning: It would alter one, or announces that a later release will not take it.
+    """
+    document = to_prov(parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return document.serialize(format=form) or ""
+
+
 class _Builder:
     def __init__(self, document: ProvDocument) -> None:
         self._document = document

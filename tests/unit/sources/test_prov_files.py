@@ -111,6 +111,8 @@ def test_the_strict_reader_and_the_library_read_the_same_from_every_json_file_of
         ('{"entity": {"prov:a": {"prov:b": "unfinished', "Unterminated string"),
         ('{"prefix": {"ex": 3}, "entity": {}}', 'the namespace of prefix "ex" is no IRI'),
         ('{"prefix": 3}', "expected an object"),
+        ('{"entity": {"prov:a": {"prov:b": "\\ud800"}}}', 'attribute "prov:b": "\\ud800" holds a lone surrogate'),
+        ('{"entity": {"prov:\\udfff": {}}}', 'entity "prov:\\udfff": holds a lone surrogate'),
         (b'{"entity": {"prov:a": {"prov:b": "\xff"}}}', "offset 34: not UTF-8 text"),
     ],
 )
