@@ -128,10 +128,19 @@ def read(directory: Path, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Bat
         StoreError: A frame is sound, yet no batch this version knows.
     """
     for entry, payload in segments.payloads(directory, entries):
-        try:
-            yield entry, _batch(payload)
-        except (InputError, KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"journal: {directory}: batch {entry.jseq} is not understood: {error}") from error
+        yield entry, parse(directory, entry, payload)
+
+
+def parse(directory: Path, entry: Entry, payload: bytes) -> Batch:
+    """Return the batch that a frame's payload describes.
+
+    Raises:
+        StoreError: The frame is sound, yet no batch this version knows.
+    """
+    try:
+        return _batch(payload)
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"journal: {directory}: batch {entry.jseq} is not understood: {error}") from error
 
 
 def _source(origin: Origin | None) -> Json:

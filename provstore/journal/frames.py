@@ -125,10 +125,12 @@ def _next_valid(file: BinaryIO, offset: int, end: int, start: int, last_jseq: in
     """Return the offset of the first valid frame at or after ``offset``.
 
     The upper half of a ``jseq`` is zero and its lower half is not, so a run of at least four NULs begins six to nine
-    bytes behind the start of every frame. Only those places are tried.
+    bytes behind the start of every frame. Only those places are tried, and bytes made to look like heads over and over
+    end the search early, so that it stays linear.
     """
     file.seek(offset)
     rest = file.read(end - offset)
+    budget = 4 * len(rest) + MAX_PAYLOAD_BYTES
     for run in _ZEROS.finditer(rest):
         for at in range(max(0, run.start() - 9), run.start() - 5):
             if at + OVERHEAD_BYTES > len(rest):
@@ -138,6 +140,11 @@ def _next_valid(file: BinaryIO, offset: int, end: int, start: int, last_jseq: in
             is_possible = (
                 last_jseq < jseq <= last_jseq + len(rest) and length <= MAX_PAYLOAD_BYTES and whole <= len(rest)
             )
-            if is_possible and is_sound(rest[at:whole], start):
+            if not is_possible:
+                continue
+            if is_sound(rest[at:whole], start):
                 return offset + at
+            budget -= whole - at
+            if budget < 0:
+                return None
     return None

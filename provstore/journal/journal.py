@@ -125,9 +125,9 @@ class Journal:
             if found.is_loss and found.last_jseq is not None and found.last_jseq > after:
                 _report(found, self.directory, on_problem)
         wanted = [entry for entry in self._entries if entry.jseq > after]
-        for entry, batch in batches.read(self.directory, wanted):
+        for entry, payload in segments.payloads(self.directory, wanted):
             try:
-                block = batch.block(self.directory)
+                block = batches.parse(self.directory, entry, payload).block(self.directory)
             except StoreError as error:
                 code = PAYLOAD_MISSING if isinstance(error.__cause__, OSError) else PAYLOAD_WRONG
                 place = segments.file_name(entry.segment)

@@ -46,8 +46,14 @@ def scan(directory: Path) -> Scan:
         except FileNotFoundError as error:
             # A writer renamed a segment between the listing and the opening.
             if not directory.is_dir() or attempt == _ATTEMPTS - 1:
-                raise StoreError(f"journal: {directory}: cannot be read: {error.strerror}") from error
+                raise _unreadable(directory, error) from error
+        except OSError as error:
+            raise _unreadable(directory, error) from error
     raise AssertionError("unreachable")
+
+
+def _unreadable(directory: Path, error: OSError) -> StoreError:
+    return StoreError(f"journal: {directory}: cannot be read: {error.strerror}")
 
 
 def marker_id(directory: Path) -> str | None:

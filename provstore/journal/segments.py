@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from provstore.errors import InputError, NotUnderstoodError
+from provstore.errors import InputError, NotUnderstoodError, StoreError
 from provstore.journal import frames
 from provstore.journal.frames import Frame, Gap
 from provstore.model import canonical
@@ -205,13 +205,13 @@ def payloads(directory: Path, entries: Sequence[Entry]) -> Iterator[tuple[Entry,
 def _open(directory: Path, number: int) -> BinaryIO:
     for _ in range(3):
         path = listing(directory).get(number)
-        if path is None:
-            break
         try:
-            return path.open("rb")
+            if path is not None:
+                return path.open("rb")
         except FileNotFoundError:
+            # Renamed between the listing and the opening.
             continue
-    raise FileNotFoundError(f"segment {number}")
+    raise StoreError(f"journal: {directory}: segment {number} is gone")
 
 
 def _header(said: dict[str, canonical.Json], jseq: int, path: Path) -> Header | None:

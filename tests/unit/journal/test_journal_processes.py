@@ -68,9 +68,7 @@ def test_20_kills_in_the_middle_of_writing_lose_nothing_that_was_acknowledged(tm
     chance = random.Random(7)
     tried: list[int] = []
     acknowledged: list[int] = []
-    deadline = time.monotonic() + 60
-    for turn in range(20):
-        assert time.monotonic() < deadline, f"only {turn} kills"
+    for _ in range(20):
         with _start(_ENDLESS, tmp_path, len(tried)) as child:
             assert child.stdout is not None
             said = [child.stdout.readline() for _ in range(chance.randrange(1, 12))]

@@ -283,6 +283,21 @@ def test_an_unknown_frame_is_kept_and_reported(tmp_path: Path) -> None:
     assert _codes(tmp_path) == ["journal-unknown-frame"]
 
 
+def test_a_batch_of_a_later_version_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, writable=True) as journal:
+        journal.append(small(0))
+        assert journal._output is not None
+        later = journal._output.append(2, b'{"kind":"batch","schema":2}')
+        journal.append(small(1))
+    with Journal.open(tmp_path, writable=True) as journal:
+        lost: list[Problem] = []
+        assert [number(block) for _, block in journal.blocks(on_problem=lost.append)] == [0, 1]
+        assert [problem.first_jseq for problem in lost] == [later.jseq]
+        with pytest.raises(StoreError, match=f"batch {later.jseq} is not understood"):
+            list(journal.blocks())
+    assert _codes(tmp_path) == ["journal-damaged"]
+
+
 def test_a_check_changes_nothing(tmp_path: Path) -> None:
     _journal(tmp_path)
     path = _segment(tmp_path)
