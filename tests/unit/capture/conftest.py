@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
@@ -38,14 +39,30 @@ WAYS = {
 RECORDER_OFF = {"TORCH_FR_BUFFER_SIZE": "0", "TORCH_INCLUDE_STACK_TRACE": "0"}
 
 
+def torch_release() -> tuple[int, ...]:
+    """Return (major, minor) of the installed torch without importing it; (0, 0) when there is none."""
+    if importlib.util.find_spec("torch") is None:
+        return 0, 0
+    return tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
+
+
+needs_hooks = pytest.mark.skipif(torch_release() < (2, 15), reason="torch older than 2.15 has no hooks on collectives")
+
+
 def run_job(
     name: str, out: Path, *arguments: str, ranks: int = 2, settings: Mapping[str, str] | None = None
 ) -> Finished:
-    if importlib.util.find_spec("torch") is None:
+    if torch_release() == (0, 0):
         pytest.skip("torch is not installed: pip install 'provstore[capture]'")
     out.mkdir(parents=True)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TORCH")}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **(settings or {})}
+    environment |= {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "TORCH_FR_BUFFER_SIZE": "2000",
+        **(settings or {}),
+    }
     command = [sys.executable, "-P", str(JOBS / f"{name}.py")]
     processes = [
         subprocess.Popen(
@@ -58,7 +75,7 @@ def run_job(
         for rank in range(ranks)
     ]
     try:
-        texts = [process.communicate(timeout=120)[0] for process in processes]
+        texts = [process.communicate(timeout=300)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

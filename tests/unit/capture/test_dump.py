@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WAYS, run_job
+from conftest import WAYS, needs_hooks, run_job
 
 
 def sidecar(folder: Path, rank: int) -> dict[str, Any]:
@@ -68,6 +68,15 @@ def test_groups_are_known_in_a_dump_made_after_they_were_destroyed(scenes: Any) 
     assert [(group["pg_desc"], group["ranks"]) for group in groups] == [("default_pg", [0, 1]), ("alone", [1])]
 
 
+def test_the_dump_of_a_hang_is_kept_until_the_job_moves_again(scenes: Any) -> None:
+    assert sidecar(scenes.out / "kept", 0)["reason"].startswith("nothing moved for ")
+    assert sidecar(scenes.out / "moved", 0)["reason"] == "exit"
+
+
+def test_a_new_collective_counts_as_a_step_as_long_as_no_beat_came(scenes: Any) -> None:
+    assert not (scenes.out / "never").exists()
+
+
 def test_a_folder_that_cannot_be_made_costs_the_dump_and_nothing_else(scenes: Any) -> None:
     assert "unwritable 0 2" in scenes.texts[0]
     assert (scenes.out / "a_file").read_bytes() == b""
@@ -123,6 +132,7 @@ def test_without_torchs_functions_training_goes_on_and_the_sidecar_says_why(alon
     assert any("has no _dump_fr_trace" in error for error in facts["errors"])
 
 
+@needs_hooks
 def test_a_backend_that_keeps_no_record_is_recorded_from_torch_2_15_on(alone: Callable[[str], Any]) -> None:
     job = alone("unknown_backend")
 

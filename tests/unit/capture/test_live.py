@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs_hooks, torch_release
 
 from provstore.capture import live
 from provstore.errors import ConfigError
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_torch = pytest.mark.skipif(torch_release() == (0, 0), reason="torch is not installed")
 
 
 def last_entry(folder: Path, rank: int) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def last_entry(folder: Path, rank: int) -> dict[str, Any]:
 
 @needs_torch
 def test_a_rank_that_skips_a_call_stands_in_another_call_under_the_same_number(tmp_path: Path) -> None:
-    result = live.run_job(tmp_path / "job", "skip", timeout=90, seed=1)
+    result = live.run_job(tmp_path / "job", "skip", timeout=150, seed=1)
 
     assert result.truth.rank is not None
     last = {rank: last_entry(result.directory, rank) for rank in range(4)}
@@ -37,9 +37,9 @@ def test_a_rank_that_skips_a_call_stands_in_another_call_under_the_same_number(t
     assert set(result.exit_codes) == {-9}
 
 
-@needs_torch
+@needs_hooks
 def test_a_nan_enters_on_the_faulty_rank_alone(tmp_path: Path) -> None:
-    result = live.run_job(tmp_path / "job", "nan", timeout=90, seed=2)
+    result = live.run_job(tmp_path / "job", "nan", timeout=150, seed=2)
 
     assert result.exit_codes == (0, 0, 0, 0), result.log
     first = []

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import WAYS
+from conftest import WAYS, needs_hooks
 
 from provstore.sources.flight_recorder import ReadOptions, read_dumps
 
@@ -35,6 +35,7 @@ def test_the_reader_takes_every_field_of_the_sidecar(scenes: Any) -> None:
             assert getattr(read, name) == stated[name], name
 
 
+@needs_hooks
 def test_the_reader_takes_every_line_of_the_tensor_record(watched: Any) -> None:
     result = read_dumps([watched.out], ReadOptions())
 

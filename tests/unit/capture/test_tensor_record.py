@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs_hooks
+
+pytestmark = needs_hooks
 
 
 def lines(folder: Path, rank: int) -> list[dict[str, Any]]:

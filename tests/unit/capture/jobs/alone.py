@@ -17,8 +17,10 @@ logging.basicConfig(format="log: %(message)s", stream=sys.stdout)
 if scene in {"off", "missing"}:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     if scene == "missing":
-        del bindings._dump_fr_trace, bindings.FlightRecorderHook, dist.ProcessGroup.register_pre_hook
-        bindings.__dict__.pop("_dump_nccl_trace", None)
+        for name in ("_dump_fr_trace", "_dump_nccl_trace", "FlightRecorderHook"):
+            bindings.__dict__.pop(name, None)
+        if hasattr(dist.ProcessGroup, "register_pre_hook"):
+            del dist.ProcessGroup.register_pre_hook
         del dist.distributed_c10d._get_all_pg_configs
     with provstore.capture.watch(out, seconds=60), provstore.capture.watch(out, seconds=60):
         recorder = tensors.record(out)

@@ -36,6 +36,18 @@ def wait_for(folder: Path) -> None:
 with provstore.capture.watch(out / "stall", seconds=0.4, on_exit=False):
     wait_for(out / "stall")
 
+with provstore.capture.watch(out / "kept", seconds=0.4):
+    wait_for(out / "kept")
+
+with provstore.capture.watch(out / "moved", seconds=0.4) as watcher:
+    wait_for(out / "moved")
+    watcher.beat()
+
+with provstore.capture.watch(out / "never", seconds=2.0, on_exit=False):
+    for _ in range(25):
+        dist.all_reduce(value)
+        time.sleep(0.1)
+
 trigger = out / f"trigger_{rank}"
 with provstore.capture.watch(out / "trigger", seconds=60, trigger_file=trigger, on_exit=False):
     trigger.touch()
