@@ -298,7 +298,7 @@ def _is_late_enough(evidence: Evidence, rank: int) -> bool:
             if call.op.kind == "collective" and call.op.group is not None and rank in call.op.group.ranks:
                 created.setdefault(call.op.group.key, {}).setdefault(member, []).append(call.created)
     for members in created.values():
-        if len(members) < 2 or rank not in members:
+        if len(members) < 3 or rank not in members:
             continue
         rows = list(zip(*members.values()))[1:]
         at = list(members).index(rank)
