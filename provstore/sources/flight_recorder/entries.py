@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHUNK = 1024
+_TRIED = 8
 _KEPT_RAW = 1000
 _EXTRA_PARTS = 200_000
 _NAN = float("nan")
@@ -262,6 +263,7 @@ class _Numbers:
         self._head_guesser = Guesser(self._find_head)
         self._shape_of: list[int] = []
         self._example_of: dict[int, int] = {}
+        self._by_name: dict[str, list[int]] = {}
         self._guesser = Guesser(self._find)
 
     def of(self, rows: Sequence[tuple[object, ...]]) -> list[int]:
@@ -270,12 +272,19 @@ class _Numbers:
         return [shape_of[number] for number in self._guesser.numbers(rows)]
 
     def _find(self, row: Any) -> int:
+        """Return the number of a row that was not guessed: one of the latest with its name, or a new one."""
+        name, examples = row[0], self._guesser.examples
+        candidates = self._by_name.setdefault(name, []) if type(name) is str else []
+        for number in candidates[-_TRIED:]:
+            if row == examples[number]:
+                return number
         head = self._heads[self._head_guesser.number(row[: self._size])]
         shape = self._shapes.number(head, [None if at is None else row[at] for at in self._tensors_at])
         number = self._example_of.setdefault(shape, len(self._shape_of))
         if number == len(self._shape_of):
             self._shape_of.append(shape)
-            self._guesser.examples.append(row)
+            examples.append(row)
+            candidates.append(number)
         return number
 
     def _find_head(self, row: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from provstore.model.dump import Dump, Refusal, TensorRecord
 
@@ -67,3 +68,5 @@ class ReadResult:
     tensors: list[TensorRecord]
     name: str
     """Base name of the folder."""
+    tensor_files: tuple[Path, ...] = ()
+    """Where the tensor records were read."""

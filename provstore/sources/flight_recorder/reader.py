@@ -44,7 +44,8 @@ def read_dumps(
     refusals = [*(item for item in found.refusals if item.file not in used), *refusals]
     if not dumps and not any(not item.skipped for item in refusals):
         raise InputError(_nothing(given, refusals))
-    return ReadResult(_with_shared_inference(dumps, options), refusals, tensors, found.name)
+    tensor_files = tuple(path for path, _, _ in found.tensors)
+    return ReadResult(_with_shared_inference(dumps, options), refusals, tensors, found.name, tensor_files)
 
 
 def _nothing(given: Sequence[Path], refusals: Sequence[Refusal]) -> str:

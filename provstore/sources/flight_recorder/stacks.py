@@ -74,9 +74,12 @@ class Stacks:
             return known
         if not isinstance(frame, dict):
             raise Odd("frames", f"{shown(frame)} is not a frame")
-        name = text(frame.get("name"), "frames.name", self._caps.string)
-        file = text(frame.get("filename"), "frames.filename", self._caps.string)
-        line = frame.get("line")
+        most = self._caps.string
+        name, file, line = frame.get("name"), frame.get("filename"), frame.get("line")
+        if type(name) is not str or len(name) > most or not name.isascii():
+            name = text(name, "frames.name", most)
+        if type(file) is not str or len(file) > most or not file.isascii():
+            file = text(file, "frames.filename", most)
         if type(line) is not int or not -1 <= line <= LARGEST:
             raise Odd("frames.line", f"{shown(line)} is not a line number")
         number = self._frames.setdefault((name, file, line), len(self._frames))
