@@ -33,7 +33,7 @@ _PLAIN = (
 def dump_key(dump: Dump, run: str, attempt: int) -> str:
     """Return the id of a dump as read: the same bytes read with another sidecar state more, so they are another id."""
     beside = f"+{dump.sidecar.digest[:_SIDECAR_DIGITS]}" if dump.sidecar else ""
-    return ids.dump_iri(run, attempt, dump.digest + beside)
+    return ids.dump_iri(run, attempt, dump.rank, dump.digest + beside)
 
 
 def run_nodes(run: str, attempt: int) -> Nodes:
@@ -88,9 +88,14 @@ def refusal_block(refusals: Iterable[Refusal], run: str, attempt: int) -> Block:
         "size_bytes": [refusal.size_bytes for refusal in kept],
         "status": ["refused"] * len(kept),
     }
-    keys = [prefix + (refusal.digest or ids.component(refusal.file)) for refusal in kept]
+    keys = [f"{prefix}{_who(refusal)}/{refusal.digest or 'unread'}" for refusal in kept]
     nodes = Nodes(("Element", "Entity", "RefusedDump"), keys, without_empty(columns))
     return Block(run, attempt, (run_nodes(run, attempt), nodes) if kept else ())
+
+
+def _who(refusal: Refusal) -> str:
+    """Return whose file was refused: the rank, else the name of the file."""
+    return str(refusal.rank) if refusal.rank is not None else ids.component(refusal.file.rpartition("/")[2])
 
 
 def tensor_block(records: Sequence[TensorRecord], run: str, attempt: int) -> Block:

@@ -33,7 +33,7 @@ def ingest_file(path: Path, reader: str, request: Request, journal: Journal, sto
     return _ingest(document, str(path), reader, origin, journal, store)
 
 
-def ingest_object(document: object, request: Request, journal: Journal, store: GraphStore) -> IngestReport:
+def ingest_object(document: object, journal: Journal, store: GraphStore) -> IngestReport:
     """Take in a ``prov.model.ProvDocument``.
 
     Raises:

@@ -54,7 +54,7 @@ def take_in(
         reports.append(ingest(replace(request, paths=dumps), journal, store))
     others = [path for path in paths if readers[path] != _DUMPS]
     reports += [documents.ingest_file(path, readers[path], request, journal, store) for path in others]
-    reports += [documents.ingest_object(one, request, journal, store) for one in objects]
+    reports += [documents.ingest_object(one, journal, store) for one in objects]
     if not reports:
         raise InputError("ingest: paths: nothing was given")
     return _together(reports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +18,11 @@ from provstore.model.dump import Dump, Refusal, Sidecar
 from provstore.model.report import KNOWN, NEW, REFUSED, SKIPPED, FileReport, IngestReport
 from provstore.queries.dumps import stored_dumps, stored_headers
 from provstore.sources.flight_recorder import READER_VERSION
+from provstore.sources.flight_recorder.names import tensors_rank
 from provstore.stores import GraphStore
 
 READER = "flight-recorder"
+TENSOR_READER = "tensor-record"
 _SIDECAR = "sidecar"
 _SIDECAR_DIGITS = 16
 
@@ -78,8 +81,7 @@ def ingest(request: Request, journal: Journal, store: GraphStore) -> IngestRepor
 
 
 def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> None:
-    run, attempt = scope
-    had_dumps = bool(stored_headers(going.store, run, attempt))
+    had_dumps = bool(stored_headers(going.store, *scope))
     before = going.facts
     going.reached = 0
     fresh, refused = consistent(given.dumps)
@@ -93,8 +95,7 @@ def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> Non
             _refuse(going, scope, refusal, _origin(dump, request))
         for refusal in given.refusals:
             _refuse(going, scope, refusal, _refusal_origin(refusal, request))
-        if given.tensors:
-            going.accept(tensor_block(given.tensors, run, attempt), None)
+        _take_in_tensors(going, scope, given, request)
         _take_in_dumps(going, scope, fresh, request)
     except KeyboardInterrupt:
         _derive(going, scope, fresh, had_dumps, before)
@@ -151,6 +152,20 @@ def _take_in_dumps(going: Ingest, scope: Scope, dumps: Sequence[Dump], request: 
             request.progress(at + 1, len(dumps), "writing")
 
 
+def _take_in_tensors(going: Ingest, scope: Scope, given: Given, request: Request) -> None:
+    """Take in which values were finite; each file's bytes are kept, and its records are facts once."""
+    for path in given.tensor_files:
+        data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        origin = Origin(digest, len(data), TENSOR_READER, READER_VERSION, path, request.keep_source)
+        records = [record for record in given.tensors if tensors_rank(path.name) == record.rank]
+        known = going.is_known(scope, origin)
+        if not known:
+            going.accept(tensor_block(records, *scope), origin)
+        status = KNOWN if known else NEW
+        going.files.append(FileReport(path.name, TENSOR_READER, status, None, *scope, records=len(records)))
+
+
 def _keep_sidecar(going: Ingest, scope: Scope, sidecar: Sidecar | None, request: Request) -> None:
     """Keep the bytes of a sidecar; its facts stand with those of its dump."""
     if sidecar is None or not sidecar.path:
@@ -161,21 +176,25 @@ def _keep_sidecar(going: Ingest, scope: Scope, sidecar: Sidecar | None, request:
         going.accept(Block(*scope), origin)
 
 
-def _refuse(going: Ingest, scope: Scope, refusal: Refusal, origin: Origin | None) -> None:
+def _refuse(going: Ingest, scope: Scope, refusal: Refusal, origin: Origin) -> None:
     run, attempt = scope
-    if origin is None or not going.is_known(scope, origin):
+    if not going.is_known(scope, origin):
         going.accept(refusal_block([refusal], run, attempt), origin)
     going.files.append(FileReport(refusal.file, READER, REFUSED, refusal.reason, run, attempt, refusal.rank))
 
 
 def _origin(dump: Dump, request: Request) -> Origin:
-    version = READER_VERSION + (f"+{dump.sidecar.digest[:_SIDECAR_DIGITS]}" if dump.sidecar else "")
+    # Two ranks may leave equal bytes, and a sidecar changes what the same bytes state.
+    beside = f"+{dump.sidecar.digest[:_SIDECAR_DIGITS]}" if dump.sidecar else ""
+    version = f"{READER_VERSION}@{dump.rank}{beside}"
     return Origin(dump.digest, dump.size_bytes, READER, version, Path(dump.path), request.keep_source)
 
 
-def _refusal_origin(refusal: Refusal, request: Request) -> Origin | None:
-    """Return where a refused file's bytes are; None when they could not be read at all."""
-    if refusal.digest is None or not refusal.path:
-        return None
+def _refusal_origin(refusal: Refusal, request: Request) -> Origin:
+    """Return what identifies a refusal: the file's bytes, or, where nobody could read them, what is said of it."""
+    version = f"{READER_VERSION}@{refusal.rank if refusal.rank is not None else refusal.file}"
     size = refusal.size_bytes or 0
-    return Origin(refusal.digest, size, READER, READER_VERSION, Path(refusal.path), request.keep_source)
+    if refusal.digest is None or not refusal.path:
+        said = hashlib.sha256(f"{refusal.file}\0{size}\0{refusal.reason}".encode(errors="surrogateescape")).hexdigest()
+        return Origin(said, size, READER, version, None, keep_source=False)
+    return Origin(refusal.digest, size, READER, version, Path(refusal.path), request.keep_source)

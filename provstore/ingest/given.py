@@ -35,6 +35,7 @@ class Given:
     dumps: list[Dump] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     tensors: list[TensorRecord] = field(default_factory=list)
+    tensor_files: list[Path] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -106,6 +107,7 @@ def _sort(found: ReadResult, request: Request, scopes: dict[Scope, Given]) -> No
     if refusals or found.tensors:
         scopes.setdefault(home, Given()).refusals.extend(refusals)
         scopes[home].tensors.extend(found.tensors)
+        scopes[home].tensor_files.extend(found.tensor_files)
 
 
 def _scope(sidecar: Sidecar | None, request: Request, name: str) -> Scope:

@@ -101,6 +101,6 @@ def side_iri(instance: str, rank: int, side: str) -> str:
     return f"{instance}/{rank}/{side}"
 
 
-def dump_iri(run: str, attempt: int, digest: str) -> str:
-    """Return the id of a dump file, named by the SHA-256 of its bytes."""
-    return f"{attempt_iri(run, attempt)}/dump/{digest}"
+def dump_iri(run: str, attempt: int, rank: int, digest: str) -> str:
+    """Return the id of a rank's dump, named by the SHA-256 of its bytes; two ranks may leave equal bytes."""
+    return f"{attempt_iri(run, attempt)}/dump/{rank}/{digest}"

@@ -23,7 +23,7 @@ _PROGRAM_ORDER = frozenset({"WAS_INFORMED_BY", "WAS_INFLUENCED_BY", "DERIVED_PRO
 _PRODUCED = frozenset({"WAS_GENERATED_BY", "DERIVED_GENERATED_BY"})
 _KINDS = {"in": "input", "out": "output", "call": "call"}
 _ID = re.compile(
-    r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:rank/(?P<agent>\d+)|dump/(?P<dump>\S+)|(?P<backend>[^/]+)/(?P<group>[^/]+@[^/]+)"
+    r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:rank/(?P<agent>\d+)|dump/(?P<dumped>\d+)/(?P<dump>\S+)|(?P<backend>[^/]+)/(?P<group>[^/]+@[^/]+)"
     r"(?:/(?:p2p/(?P<sender>\d+)/(?P<op_id>s?\d+)|(?:local/(?P<local>\d+)/)?(?P<seq>-?\d+))(?:/(?P<rank>\d+)/(?P<side>in|out|call))?)?)"
 )
 
@@ -298,12 +298,13 @@ def _node(iri: str, details: _Details | None, hops: int | None) -> TraceNode:
     if named["agent"] is not None:
         return TraceNode(iri, "rank", f"rank {named['agent']}", run, attempt, int(named["agent"]), hops=hops)
     if named["dump"] is not None:
-        return TraceNode(iri, "dump", f"dump {named['dump'][:12]}", run, attempt, hops=hops)
+        owner = int(named["dumped"])
+        return TraceNode(iri, "dump", f"dump {named['dump'][:12]} of rank {owner}", run, attempt, owner, hops=hops)
     group = named["group"]
     if named["seq"] is None and named["op_id"] is None:
         return TraceNode(iri, "group", f"group {group}", run, attempt, group=group, hops=hops)
-    owner = named["rank"] or named["sender"] or named["local"]
-    rank = int(owner) if owner is not None else None
+    stated = named["rank"] or named["sender"] or named["local"]
+    rank = int(stated) if stated is not None else None
     kind = _KINDS[named["side"]] if named["side"] else ("collective" if named["op_id"] is None else op or "send")
     number = int(named["seq"]) if named["seq"] is not None else None
     unknown = "collective" if named["op_id"] is None else "send/recv"

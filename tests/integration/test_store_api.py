@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,44 @@ def test_one_file_of_another_run_under_one_rank_is_refused_with_the_remedy(hung:
 def test_a_closed_journal_directory_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is none here"):
         provstore.open(f"embedded:{tmp_path / 'nothing'}", read_only=True)
+
+
+def test_equal_bytes_of_two_ranks_are_two_dumps(tmp_path: Path) -> None:
+    folder = tmp_path / "dumps"
+    simulate(Scenario("ddp", Shape3D(world=4, steps=3), (Fault("stuck", 2, 0.5),))).write(folder)
+    for rank in (5, 6):
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(b"")
+    expected = provstore.diagnose(folder).to_dict()
+    with provstore.open("memory:") as store:
+        report = store.ingest(folder)
+        assert report.count("refused") == 2
+        assert len(store.query("dumps/refused").rows) == 2
+        assert store.diagnose().to_dict()["undecided"] == expected["undecided"]
+        assert store.ingest(folder).facts == 0
+
+
+def test_a_tensor_record_is_taken_in_once_and_names_the_origin_of_a_nan(tmp_path: Path) -> None:
+    folder = tmp_path / "dumps"
+    simulate(Scenario("ddp", Shape3D(world=2, steps=2))).write(folder)
+    for rank in range(2):
+        lines = [
+            {
+                "rank": rank,
+                "group": "0",
+                "seq": seq,
+                "side": side,
+                "finite": seq < 3 or (rank, side) == (0, "in") and seq == 3,
+            }
+            for seq in range(1, 6)
+            for side in ("in", "out")
+        ]
+        text = "\n".join(
+            json.dumps({"schema": "provstore-tensor-record/1", "nan_count": 0, "inf_count": 0, **x}) for x in lines
+        )
+        (folder / f"tensor_rank_{rank}.jsonl").write_text(text + "\n")
+    with provstore.open("memory:") as store:
+        store.ingest(folder)
+        assert store.ingest(folder).facts == 0
+        answer = store.diagnose(about="nan")
+    (finding,) = answer.findings
+    assert (finding.kind, [culprit.rank for culprit in finding.culprits], finding.seq) == ("nan_origin", [1], 3)
