@@ -163,7 +163,7 @@ class GroupTable:
         peers = []
         for shape in entries.shapes.shapes:
             group = self.declared[shape.group]
-            if shape.local is None or group is None or group.ranks is None:
+            if shape.local is None or group is None or not group.ranks:
                 peers.append(ABSENT)
                 continue
             own, peer = shape.local

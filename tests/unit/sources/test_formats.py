@@ -178,6 +178,14 @@ def test_without_declared_members_a_peer_is_unknown(tmp_path):
     assert list(dump.calls.peer) == [ABSENT]
 
 
+def test_an_empty_list_of_members_declares_nothing(tmp_path):
+    entries = [Entry(name="nccl:send 1->0", is_p2p=True, p2p_seq=1)]
+    dump = read_one(write_pickle(tmp_path / "rank_1", table("2.10", entries, {"0": ("default_pg", ())})))
+
+    assert list(dump.calls.peer) == [ABSENT]
+    assert (dump.groups[0].ranks, dump.groups[0].declared_by) == (None, "nothing")
+
+
 def test_the_peer_comes_from_the_sidecar_when_the_dump_declares_no_members(tmp_path):
     write_pickle(tmp_path / "rank_5", table("2.10", [Entry(name="x:send 1->0", is_p2p=True, p2p_seq=1)], {}))
     write_groups(tmp_path / "pgs_5.json", {"0": ("default_pg", (2, 5))})
