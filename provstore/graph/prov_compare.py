@@ -57,7 +57,8 @@ class _Side:
                 self.heads[bundle] = part
                 self.records.setdefault(bundle, [])
             else:
-                self.records[bundle].append(canonical(part, bundle))
+                # The copy is as long as its text; what the JSON library returns keeps its working space.
+                self.records[bundle].append(bytes(memoryview(canonical(part, bundle))))
         return self
 
     def count(self) -> int:
