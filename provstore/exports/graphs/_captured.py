@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -37,6 +37,7 @@ _PROV_TYPE = QName("prov", PROV, "type")
 _JOINED = ("op", "raw_name", "channel", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes", "timeout_ms")
 _NOT_ATTRIBUTES = frozenset({"iri", "declared", "signature", "stack"})
 _MESSAGE = "DERIVED_MESSAGE"
+_Triple = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -52,14 +53,19 @@ class Catalogue:
     """Captured elements."""
     relations: int = 0
     """Relationships without a record key."""
+    stated: frozenset[_Triple] = frozenset()
+    """(type, from, to) of the imported relations between captured elements."""
 
 
-def catalogue(rows: Iterable[Statement]) -> Catalogue:
-    """Return what one look at ``rows`` tells."""
+def catalogue(statements: Callable[[], Iterable[Statement]]) -> Catalogue:
+    """Return what a look at the rows tells; a second look is taken only when there are imported relations."""
     found = Catalogue()
-    for row in rows:
+    has_records = False
+    for row in statements():
         if row.type is not None:
-            found.relations += "recordKey" not in row.properties
+            is_record = "recordKey" in row.properties
+            has_records = has_records or is_record
+            found.relations += not is_record
         elif is_captured(row):
             found.captured += 1
         elif "Signature" in row.labels:
@@ -69,7 +75,32 @@ def catalogue(rows: Iterable[Statement]) -> Catalogue:
         elif "Bundle" in row.labels and row.properties.get("isDocument"):
             found.documents.append(row.key)
     found.documents.sort()
+    if has_records and found.captured:
+        found.stated = _stated(statements)
+        found.relations += len(found.stated)
     return found
+
+
+def _stated(statements: Callable[[], Iterable[Statement]]) -> frozenset[_Triple]:
+    """Return the imported relations that stand for captured ones: a store keeps one relationship for both.
+
+    A message that an export of ours stated, and that came back, is still known as a derived one.
+    """
+    captured = {row.key for row in statements() if is_captured(row)}
+    found: set[_Triple] = set()
+    messages: set[_Triple] = set()
+    for row in statements():
+        if row.type is None or row.target is None:
+            continue
+        if row.type == _MESSAGE:
+            messages.add(("WAS_INFORMED_BY", row.key, row.target))
+        elif (
+            "recordKey" in row.properties
+            and row.type in KIND_OF_RELATION
+            and captured.issuperset((row.key, row.target))
+        ):
+            found.add((row.type, row.key, row.target))
+    return frozenset(found - messages)
 
 
 def is_captured(row: Statement) -> bool:
@@ -84,8 +115,15 @@ def captured_parts(rows: Iterable[Statement], shared: Catalogue) -> Iterator[Par
     content is put on the calls.
     """
     yield _HEAD
+    pending = set(shared.stated)
     for row in rows:
-        record = _element(row, shared) if row.type is None else _relation(row)
+        if row.type is None or row.target is None:
+            record = _element(row, shared)
+        else:
+            triple = (row.type, row.key, row.target)
+            is_first = triple in pending if triple in shared.stated else "recordKey" not in row.properties
+            pending.discard(triple)
+            record = _relation(row, row.type, row.target) if is_first else None
         if record is not None:
             yield record
 
@@ -109,20 +147,18 @@ def _element(row: Statement, shared: Catalogue) -> Record | None:
     return Record(kind, id_name(row.key), (None,) * len(FORMAL[kind]), tuple(attributes))
 
 
-def _relation(row: Statement) -> Record | None:
-    if "recordKey" in row.properties or row.target is None or row.type is None:
-        return None
-    kind = KIND_OF_RELATION.get(row.type)
+def _relation(row: Statement, name: str, target: str) -> Record | None:
+    kind = KIND_OF_RELATION.get(name)
     attributes: tuple[tuple[QName, Value], ...] = ()
     if kind == "wasInfluencedBy":
         attributes = ((_PROV_TYPE, qname(_term("ProgramOrder"))),)
-    elif row.type == _MESSAGE and row.properties.get("basis") == "exact":
+    elif name == _MESSAGE and row.properties.get("basis") == "exact":
         kind = "wasInformedBy"
         attributes = ((_PROV_TYPE, qname(_term("Message"))), (_term("basis"), string("exact")))
     if kind is None:
         return None
     rest = (None,) * (len(FORMAL[kind]) - 2)
-    return Record(kind, None, (id_name(row.key), id_name(row.target), *rest), attributes)
+    return Record(kind, None, (id_name(row.key), id_name(target), *rest), attributes)
 
 
 def id_name(iri: str) -> QName:

@@ -52,12 +52,14 @@ def _content(document: ExportInput, options: ExportOptions) -> _Content:
     Raises:
         InputError: There are several imported documents and none is asked for, or the one asked for is not there.
     """
-    shared = catalogue(document.statements())
+    shared = catalogue(document.statements)
     keys = shared.documents
     if options.document is None and (shared.captured or not keys):
-        notes = (f"{len(keys)} imported documents are not part of it",) if keys else ()
+        notes = [f"{len(keys)} imported documents are not part of it"] if keys else []
+        if shared.stated:
+            notes.append(f"{len(shared.stated)} relations between captured elements stand in imported documents too")
         records = shared.captured + shared.relations
-        return _Content(lambda: captured_parts(document.statements(), shared), records, notes)
+        return _Content(lambda: captured_parts(document.statements(), shared), records, tuple(notes))
     wanted = options.document if options.document is not None else keys[0]
     if wanted not in keys or (options.document is None and len(keys) > 1):
         raise InputError(f"{ascii(wanted)[1:-1]}: export: choose one of the imported documents {', '.join(keys)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -260,11 +259,12 @@ def test_a_large_document_is_read_in_bounded_memory(tmp_path: Path) -> None:
         out.write("}}")
     code = (
         "import sys, resource, pathlib; from provstore.sources import prov_json;"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak();"
         "d = prov_json.read(pathlib.Path(sys.argv[1]));"
-        "print(d.records, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+        "print(d.records, peak() - before)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    records, peak_mb = map(int, done.stdout.split())
+    records, grown = map(int, done.stdout.split())
     assert records == 60_000
-    # The file alone is 65 MB.
-    assert peak_mb < 60 if sys.platform == "linux" else resource.RUSAGE_SELF == 0
+    # The file alone is 65 MB. Linux counts in KiB, macOS in bytes.
+    assert grown < 30_000 * (1 if sys.platform == "linux" else 1024)
