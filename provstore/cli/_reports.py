@@ -104,11 +104,18 @@ def check_lines(report: CheckReport, *, width: int) -> Iterator[Line]:
         yield from _wrapped(note, width, "dim")
 
 
+def rebuild_code(report: RebuildReport) -> int:
+    """Return the exit code of a rebuild: damage of the journal is told."""
+    return errors.EXIT_STORE if report.problems else errors.EXIT_OK
+
+
 def rebuild_lines(report: RebuildReport, *, width: int) -> Iterator[Line]:
     """Yield what the new graph holds."""
     yield Line(f"rebuilt from {counted(report.batches, 'batch', 'batches')}, journal at {report.position}", "green")
     for labels, count in report.counts.items():
         yield from _wrapped(f"  {count:>12,}  {labels}", width)
+    for problem in report.problems:
+        yield from _wrapped(f"journal: {problem}; the graph lacks it", width, "bold red")
 
 
 def _file(file: FileReport, width: int) -> Iterator[Line]:

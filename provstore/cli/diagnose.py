@@ -14,6 +14,7 @@ from provstore.cli._choices import rank_map
 from provstore.cli._diagnosis_view import diagnosis_lines
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Screen, print_lines
+from provstore.cli._stores import opened
 from provstore.model.finding import Diagnosis
 
 CODES = {
@@ -96,7 +97,7 @@ def diagnose(
                 progress=progress,
             )
     else:
-        with api.open(settings.store, journal=settings.journal, read_only=not save) as store:
+        with opened(settings, read_only=not save) as store:
             diagnosis = store.diagnose(run=stored, attempt=attempt, about=question, save=save)
     show(screen, diagnosis)
 

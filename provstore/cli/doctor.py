@@ -15,6 +15,7 @@ from rich.console import Console
 from provstore import errors
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines, worst
+from provstore.cli._stores import opened
 from provstore.cli._text import printable
 
 GOOD, NOTE, BAD = "ok", "note", "bad"
@@ -99,10 +100,8 @@ def _memory_limit() -> Check:
 
 
 def _store(settings: Globals) -> Check:
-    from provstore import api
-
     try:
-        with api.open(settings.store, journal=settings.journal, read_only=True) as store:
+        with opened(settings) as store:
             return Check("store", GOOD, store.uri)
     except errors.ConfigError as error:
         return Check("store", NOTE, str(error))

@@ -13,6 +13,7 @@ from provstore import errors
 from provstore.cli._options import Globals, flags
 from provstore.cli._reports import export_lines
 from provstore.cli._screen import Screen, print_lines
+from provstore.cli._stores import opened
 
 EXAMPLES = """Examples:
 
@@ -41,10 +42,8 @@ def export(
 
     Exit code: 0 written, 2 unknown format, run or file, 7 store unavailable.
     """
-    from provstore import api
-
     screen = Screen(settings)
-    with api.open(settings.store, journal=settings.journal, read_only=True) as store:
+    with opened(settings) as store:
         report = store.export(form, run=run, attempt=attempt, to=output or sys.stdout)
     if output is None:
         raise typer.Exit(errors.EXIT_OK)

@@ -12,6 +12,7 @@ from provstore.cli._choices import rank_map
 from provstore.cli._options import Globals, flags
 from provstore.cli._reports import ingest_code, ingest_lines
 from provstore.cli._screen import Screen, print_lines
+from provstore.cli._stores import opened
 
 EXAMPLES = """Examples:
 
@@ -56,11 +57,9 @@ def ingest(
     Reading the same evidence again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store or journal
     unavailable.
     """
-    from provstore import api
-
     screen = Screen(settings)
     with (
-        api.open(settings.store, journal=settings.journal) as store,
+        opened(settings, read_only=False) as store,
         screen.progress("reading") as progress,
     ):
         report = store.ingest(

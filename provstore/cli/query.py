@@ -12,6 +12,7 @@ from provstore import errors
 from provstore.cli._choices import parameters
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
+from provstore.cli._stores import opened
 from provstore.cli._tables import grid
 from provstore.cli._text import folded
 from provstore.errors import ConfigError
@@ -55,7 +56,7 @@ def query(
         answer = api.shipped_queries()
     else:
         given = parameters(param or [])
-        with api.open(settings.store, journal=settings.journal, read_only=True) as store:
+        with opened(settings) as store:
             answer = (
                 store.cypher(cypher, **given)
                 if cypher is not None

@@ -6,8 +6,9 @@ import typer
 from rich.console import Console
 
 from provstore.cli._options import Globals, flags
-from provstore.cli._reports import check_code, check_lines, info_lines, rebuild_lines
+from provstore.cli._reports import check_code, check_lines, info_lines, rebuild_code, rebuild_lines
 from provstore.cli._screen import Screen, print_lines
+from provstore.cli._stores import ask_password, opened
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,10 +26,8 @@ def info(settings: Globals) -> None:
 
     Exit code: 0 shown, 7 store unavailable.
     """
-    from provstore import api
-
     screen = Screen(settings)
-    with api.open(settings.store, journal=settings.journal, read_only=True) as store:
+    with opened(settings) as store:
         facts = store.info()
 
     def draw(console: Console) -> None:
@@ -42,11 +41,9 @@ def check(settings: Globals) -> None:
 
     Exit code: 0 nothing wrong, 7 damage or a graph that differs; the answer says what.
     """
-    from provstore import api
-
     screen = Screen(settings)
     with (
-        api.open(settings.store, journal=settings.journal, read_only=True) as store,
+        opened(settings) as store,
         screen.progress("checking"),
     ):
         report = store.check()
@@ -65,10 +62,11 @@ def rebuild(settings: Globals) -> None:
     from provstore import api
 
     screen = Screen(settings)
+    ask_password(settings.store or "")
     with screen.progress("rebuilding") as progress:
         report = api.rebuild(settings.store, journal=settings.journal, progress=progress)
 
     def draw(console: Console) -> None:
         print_lines(console, rebuild_lines(report, width=console.width))
 
-    screen.show(report.to_dict(), draw)
+    screen.show(report.to_dict(), draw, rebuild_code(report))

@@ -12,6 +12,7 @@ from rich.console import Console
 from provstore import errors
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Screen, print_lines
+from provstore.cli._stores import opened
 from provstore.cli._trace_view import table, tree_lines
 
 EXAMPLES = """Examples:
@@ -73,8 +74,7 @@ def trace(
     from provstore import api
 
     screen = Screen(settings)
-    uri = "memory:" if paths else settings.store
-    with api.open(uri, journal=None if paths else settings.journal, read_only=not paths) as store:
+    with api.open("memory:") if paths else opened(settings) as store:
         if paths:
             with screen.progress("reading") as progress:
                 store.ingest(*paths, run=run, attempt=attempt, progress=progress)

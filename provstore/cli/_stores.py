@@ -1,0 +1,33 @@
+"""How a command opens its store; the only place that asks for a password."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from provstore.cli._options import Globals
+
+if TYPE_CHECKING:
+    from provstore.api import Store
+
+USER, PASSWORD = "PROVSTORE_NEO4J_USER", "PROVSTORE_NEO4J_PASSWORD"
+
+
+def opened(settings: Globals, *, read_only: bool = True) -> Store:
+    """Open the store that the options name.
+
+    A server whose user is set but not its password gets one from a prompt; nothing takes it from the command line.
+    """
+    from provstore import api
+
+    ask_password(settings.store or "")
+    return api.open(settings.store, journal=settings.journal, read_only=read_only)
+
+
+def ask_password(uri: str) -> None:
+    """Ask for the password of a server on a terminal, and keep it in this process' environment."""
+    is_server = uri.startswith(("neo4j", "bolt"))
+    if is_server and os.environ.get(USER) and not os.environ.get(PASSWORD) and sys.stdin.isatty():
+        os.environ[PASSWORD] = getpass.getpass(f"Password of {os.environ[USER]} at {uri}: ", stream=sys.stderr)
