@@ -105,6 +105,7 @@ def rebuild(
     from provstore.queries.info import node_counts
 
     address = config.store_uri(uri)
+    problems: list[str] = []
     with Journal.open(existing(config.journal_directory(address, journal)), writable=True) as held:
         directory = config.embedded_directory(address)
         with contextlib.ExitStack() as stack:
@@ -113,11 +114,11 @@ def rebuild(
                 beside = stack.enter_context(tempfile.TemporaryDirectory(dir=directory, prefix="rebuild-"))
                 place = f"embedded:{beside}"
             with contextlib.closing(open_store(place, writable=True)) as store:
-                batches = replay(store, held, 0, progress)
+                batches = replay(store, held, 0, progress, lambda problem: problems.append(str(problem)))
                 counts = node_counts(store)
             if directory is not None:
                 (Path(beside) / GRAPH_FILE).replace(directory / GRAPH_FILE)
-        return RebuildReport(batches, held.position, counts)
+        return RebuildReport(batches, held.position, counts, tuple(problems))
 
 
 def shipped_queries() -> Answer:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from provstore.cypher import query
 from provstore.graph.derive import derive
 from provstore.graph.merge import merge
-from provstore.journal import Journal
+from provstore.journal import Journal, Problem
 from provstore.model.report import CheckReport, Difference
 from provstore.queries.dumps import stored_dumps
 from provstore.queries.rows import integer
@@ -34,12 +34,20 @@ def catch_up(store: GraphStore, journal: Journal, progress: Callable[[int, int, 
 
 
 def replay(
-    store: GraphStore, journal: Journal, start: int = 0, progress: Callable[[int, int, str], None] | None = None
+    store: GraphStore,
+    journal: Journal,
+    start: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+    on_problem: Callable[[Problem], None] | None = None,
 ) -> int:
-    """Write every batch of the journal after position ``start`` to the graph; return how many there were."""
+    """Write every batch of the journal after position ``start`` to the graph; return how many there were.
+
+    Raises:
+        StoreError: A batch is lost or altered and there is no ``on_problem`` to tell; with it the others go on.
+    """
     touched: dict[tuple[str, int], None] = {}
     count = 0
-    for jseq, block in journal.blocks(after=start):
+    for jseq, block in journal.blocks(after=start, on_problem=on_problem):
         store.write(block)
         touched[block.run, block.attempt] = None
         count += 1
@@ -59,9 +67,16 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
         journal: Its journal.
         empty: An empty store, filled here from the journal for the comparison.
     """
-    problems = tuple(str(problem) for problem in journal.check())
+    found = journal.check()
+    problems = [str(problem) for problem in found if problem.is_loss]
+    notes = tuple(str(problem) for problem in found if not problem.is_loss)
     position = applied(store, journal)
-    replay(empty, journal)
+    if position > journal.position:
+        lost = f"{journal.position + 1} to {position}"
+        problems.append(f"acked-lost: the graph holds batches {lost}, which the journal acknowledged and no longer has")
+    unreadable: list[Problem] = []
+    replay(empty, journal, on_problem=unreadable.append)
+    problems += [text for text in map(str, unreadable) if text not in problems]
     pairs = _compare(_lines(empty), _lines(store))
     shown: list[Difference] = []
     total = compared = 0
@@ -71,7 +86,7 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
             total += 1
             if len(shown) < _SHOWN_DIFFERENCES:
                 shown.append(Difference(side, line))
-    return CheckReport(problems, tuple(shown), total, journal.position, position, compared)
+    return CheckReport(tuple(problems), tuple(shown), total, journal.position, position, compared, notes)
 
 
 def _lines(store: GraphStore) -> Iterator[str]:

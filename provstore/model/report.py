@@ -110,6 +110,8 @@ class RebuildReport:
     position: int
     counts: Mapping[str, int]
     """Nodes of the new graph by their labels."""
+    problems: tuple[str, ...] = ()
+    """Batches that the journal has lost, or that were altered: the new graph lacks them."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values; the keys are documented and stable."""
