@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 from provstore import rooms
@@ -62,7 +61,11 @@ def _ingest(
 
 
 def _with_last(found: Iterator[Block]) -> Iterator[tuple[Block, bool]]:
-    end = object()
-    for block, following in pairwise([*found, end]):
-        if isinstance(block, Block):
-            yield block, following is end
+    """Yield each block with whether it is the last; one block is held at a time."""
+    held: Block | None = None
+    for block in found:
+        if held is not None:
+            yield held, False
+        held = block
+    if held is not None:
+        yield held, True
