@@ -15,6 +15,7 @@ from provstore.analysis.case import Case
 from provstore.analysis.instances import DETAILS
 from provstore.analysis.signatures import NOT_COMPARED
 from provstore.analysis.tokens import Tokens
+from provstore.graph.calltable import Integers
 from provstore.model.dump import COLLECTIVE
 
 _CONTEXT = 8
@@ -155,9 +156,15 @@ class Judge:
 
     def followers(self, at: int) -> set[int]:
         """Return the calls that followed, earlier in this group, the calls that now precede instance ``at``."""
-        row = int(self._case.instances.calls(at)[0])
-        rows, tokens = self._sequence(row)
-        here = int(np.flatnonzero(rows == row)[0])
+        return self._followers(int(self._case.instances.calls(at)[0]), after=False)
+
+    def usual_after(self, row: int) -> set[int]:
+        """Return the calls that followed, earlier in its group, the calls that end with the rank's call ``row``."""
+        return self._followers(row, after=True)
+
+    def _followers(self, row: int, *, after: bool) -> set[int]:
+        _, tokens = self._sequence(row)
+        here = len(tokens) if after else len(tokens) - 1
         for length in range(min(_CONTEXT, here), 0, -1):
             context = tokens[here - length : here]
             windows = np.lib.stride_tricks.sliding_window_view(tokens[: here - 1], length) if here > length else None
@@ -168,7 +175,7 @@ class Judge:
                 return {int(tokens[place]) for place in found}
         return set()
 
-    def _sequence(self, row: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    def _sequence(self, row: int) -> tuple[Integers, Integers]:
         """Return the rows and tokens of a rank's collectives in the group of ``row``, up to that row."""
         table = self._case.table
         span = table.rows_of_dump(int(table.dump[row]))

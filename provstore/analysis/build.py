@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from provstore.analysis.case import Case
-from provstore.analysis.waits import End, Waits
+from provstore.analysis.waits import Waits
 from provstore.analysis.wording import hop
-from provstore.model.finding import Finding, Hop, Source
+from provstore.model.finding import Finding, Hop
 
 RULE_VERSION = 1
 
@@ -24,34 +25,53 @@ def finding_key(code: str, case: Case, *parts: object) -> str:
     return f"{code}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """What is said around a finding."""
+
+    next_step: str | None = None
+    caveats: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The call a finding is about."""
+
+    row: int
+    at_culprit: int | None = None
+    """The culprit's own call there, when it made one; its source line is then shown."""
+    op: str | None = None
+    """The operation, when it is not that of ``row``."""
+    seq: int | None = None
+    """The number, when it is not that of ``row``."""
+    evidence: tuple[int, ...] = ()
+    """Further calls to look at."""
+
+
 def make(
     case: Case,
     code: str,
+    place: Place,
     *,
     summary: str,
     confidence: str,
     culprits: Sequence[int],
     victims: Iterable[int],
-    row: int,
-    at_culprit: int | None = None,
-    evidence: Iterable[int] = (),
     chain: Sequence[Hop] = (),
-    op: str | None = None,
-    seq: int | None = None,
     detail: str | None = None,
     cause: str | None = None,
     seq_range: tuple[int, int] | None = None,
-    alternatives: Sequence[str] = (),
-    caveats: Sequence[str] = (),
-    next_step: str | None = None,
+    remarks: Remarks = Remarks(),
     measures: Mapping[str, float] | None = None,
 ) -> Finding:
-    """Return a finding about the call of ``row``; its source line is that of ``at_culprit``, else of ``row``."""
+    """Return a finding about the call of ``place``."""
+    row, at_culprit, op, seq = place.row, place.at_culprit, place.op, place.seq
     group = int(case.table.group[row])
     source = case.source(row if at_culprit is None else at_culprit)
     is_p2p = case.is_p2p(row)
     number = case.seq(row) if seq is None else seq
-    rows = list(dict.fromkeys((*(() if at_culprit is None else (at_culprit,)), row, *evidence)))[:_SHOWN_EVIDENCE]
+    rows = list(dict.fromkeys((*(() if at_culprit is None else (at_culprit,)), row, *place.evidence)))[:_SHOWN_EVIDENCE]
     looked_at = list(case.evidence_of(rows))
     seen = {item.rank for item in looked_at}
     looked_at += [item for rank in culprits if rank not in seen for item in case.dumps_of(rank)]
@@ -75,9 +95,9 @@ def make(
         no_source_reason=None if source is not None else NO_FRAMES,
         chain=tuple(chain),
         evidence=tuple(looked_at),
-        alternatives=tuple(alternatives),
-        caveats=tuple(caveats),
-        next_step=next_step,
+        alternatives=remarks.alternatives,
+        caveats=remarks.caveats,
+        next_step=remarks.next_step,
         measures=dict(measures or {}),
         rule_version=RULE_VERSION,
     )
@@ -91,14 +111,3 @@ def walk(case: Case, waits: Waits, goal: Iterable[int]) -> tuple[Hop, ...]:
 def age_caveats(case: Case, rows: Iterable[int]) -> tuple[str, ...]:
     """Return what is to be said when no dump tells how long the calls had been waiting."""
     return (NO_DUMP_TIME,) if all(case.age_seconds(row) is None for row in rows) else ()
-
-
-def source_of(case: Case, rows: Iterable[int]) -> Source | None:
-    """Return the first source line known for some calls."""
-    return next((found for row in rows if (found := case.source(row)) is not None), None)
-
-
-def waiting_ranks(case: Case, end: End) -> list[int]:
-    """Return the ranks that wait directly in the earliest call that waits for an end."""
-    place = {case.rank(row) for row in end.awaited}
-    return sorted(place - set(end.ranks))

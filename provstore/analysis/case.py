@@ -18,6 +18,9 @@ from provstore.graph.progress import Progress, progress
 from provstore.model.dump import ABSENT, COLLECTIVE, DumpSet, Signature
 from provstore.model.finding import Culprit, Evidence, GroupName, Source
 
+UNDER_WAY = 8
+"""So many calls may be under way at once: a call with more after it on its rank did not stop that rank."""
+
 
 class Case:
     """Tables over all dumps, and the small questions that rules ask about one call."""
@@ -68,8 +71,17 @@ class Case:
         return found
 
     @cached_property
+    def unretired_of(self) -> dict[int, list[int]]:
+        """The last calls of eventless dumps that are still on the work list although later ones left it, by rank."""
+        found: dict[int, list[int]] = {}
+        later = self.table.first_row[self.table.dump + 1] - np.arange(len(self.table))
+        for row in np.flatnonzero(self.progress.settled & (self.table.retired != 1) & (later <= UNDER_WAY)).tolist():
+            found.setdefault(self.rank(row), []).append(row)
+        return found
+
+    @cached_property
     def hides_p2p(self) -> frozenset[int]:
-        """Ranks of eventless dumps that may have sent or received unrecorded: counters run ahead, or a group is mute."""
+        """Ranks of eventless dumps that may have sent or received unseen: counters run ahead, or a group is mute."""
         table = self.table
         ahead = self.progress.eventless & (table.channel == COLLECTIVE) & (table.op_id > table.seq)
         used = set(np.unique(table.group).tolist())
@@ -87,9 +99,8 @@ class Case:
         found, table = self.instances, self.table
         if not len(found) or not (found.disagreement >= 0).any():
             return set()
-        last_of_rank = np.zeros(len(table), dtype=np.bool_)
-        last_of_rank[table.first_row[1:][np.diff(table.first_row) > 0] - 1] = True
-        passed = self.progress.done | (self.progress.settled & ~last_of_rank)
+        later = table.first_row[table.dump + 1] - np.arange(len(table))
+        passed = self.progress.done | (self.progress.settled & (later > UNDER_WAY))
         fine = np.logical_and.reduceat(passed[found.rows], found.start[:-1]) & (found.disagreement >= 0)
         return {self._habit(int(at)) for at in np.flatnonzero(fine)}
 
@@ -100,6 +111,12 @@ class Case:
     def excused(self, at: int) -> bool:
         """Return whether equal disagreements of an instance's kind completed elsewhere: this job lives with them."""
         return self._habit(at) in self._habits
+
+    def comparable(self, group: int) -> bool:
+        """Return whether the recorded numbers of a group mean the same on all of its ranks."""
+        dumps = [at for at, known in self.table.status if known == group]
+        batched = any(self.table.status[at, group].batched_p2p for at in dumps)
+        return not batched and all(self.table.dumps[at].seq_comparable for at in dumps)
 
     def group(self, row: int) -> JobGroup:
         """Return the group of a call."""

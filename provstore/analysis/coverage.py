@@ -28,7 +28,9 @@ def coverage(case: Case) -> dict[str, object]:
         "wrapped": sorted({dump.rank for dump in dumps if dump.wrapped}),
         "active_only": sorted({dump.rank for dump in dumps if dump.active_only}),
         "quarantined": sum(len(dump.quarantined) for dump in dumps),
-        "skipped_files": [{"file": item.file, "reason": item.reason} for item in case.evidence.refusals if item.skipped],
+        "skipped_files": [
+            {"file": item.file, "reason": item.reason} for item in case.evidence.refusals if item.skipped
+        ],
         "refused_files": [
             {"file": item.file, "reason": item.reason} for item in case.evidence.refusals if not item.skipped
         ],

@@ -1,4 +1,4 @@
-"""Calls that cannot end because their members disagree: which they are, who is wrong, and whether a skip lies behind."""
+"""Calls that cannot end because their members disagree: which, who is wrong, and whether a skip lies behind."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provstore.analysis.blame import Blame, Judge
+from provstore.analysis.blame import Blame
+from provstore.analysis.case import UNDER_WAY
 from provstore.analysis.instances import DETAILS
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import MISMATCH
+from provstore.graph.calltable import Integers
 from provstore.graph.matching import payload
 from provstore.model.dump import COLLECTIVE, SEND
 
@@ -32,7 +34,6 @@ class Disagreement:
 
 def disagreements(scene: Scene) -> Iterator[Disagreement]:
     """Yield the disagreements that hold ranks up, and those in which an eventless job ended."""
-    judge = Judge(scene.case, scene.roles.tokens)
     seen = set()
     for end in scene.waits.ends:
         if end.kind != MISMATCH:
@@ -42,37 +43,34 @@ def disagreements(scene: Scene) -> Iterator[Disagreement]:
             yield _between_two(scene, end.row, end.victims)
         else:
             seen.add(at)
-            yield _in_instance(scene, judge, at, end.victims)
+            yield _in_instance(scene, at, end.victims)
     for at in _failed(scene):
         if at not in seen:
-            yield _in_instance(scene, judge, at, _waiting_in(scene, at))
+            yield _in_instance(scene, at, _waiting_in(scene, at))
 
 
 def _failed(scene: Scene) -> list[int]:
     """Return the first call of each group without completion events in which members disagree and that none survived.
 
-    A failed call leaves the work list too, so nothing may be pending. A call is survived when a later one of the group
-    left the work lists of all its members.
+    A failed call leaves the work list too, so nothing may be pending.
     """
     case, found = scene.case, scene.case.instances
     failed: dict[int, int] = {}
     for at in np.flatnonzero(found.disagreement >= 0).tolist():
         group = int(found.group[at])
-        if group not in failed and case.progress.eventless[found.calls(at)].all() and not case.excused(at):
-            if not _survived(scene, at):
-                failed[group] = at
+        if group in failed or case.excused(at) or not case.progress.eventless[found.calls(at)].all():
+            continue
+        if not _survived(scene, at):
+            failed[group] = at
     return list(failed.values())
 
 
 def _survived(scene: Scene, at: int) -> bool:
-    case, found = scene.case, scene.case.instances
-    stop = int(np.searchsorted(found.group, int(found.group[at]) + 1))
-    members = len(case.table.groups[int(found.group[at])].ranks)
-    for later in range(at + 1, stop):
-        rows = found.calls(later)
-        if len(rows) == members and found.disagreement[later] < 0 and (case.table.retired[rows] == 1).all():
-            return True
-    return False
+    """Return whether every member went on well beyond the call; a few calls may have been under way beside it."""
+    case = scene.case
+    rows = case.instances.calls(at)
+    ends = case.table.first_row[case.table.dump[rows] + 1]
+    return bool((ends - rows > UNDER_WAY).all())
 
 
 def _waiting_in(scene: Scene, at: int) -> tuple[int, ...]:
@@ -80,15 +78,15 @@ def _waiting_in(scene: Scene, at: int) -> tuple[int, ...]:
     return tuple(rank for rank in group.ranks if rank in scene.case.missing)
 
 
-def _in_instance(scene: Scene, judge: Judge, at: int, victims: tuple[int, ...]) -> Disagreement:
+def _in_instance(scene: Scene, at: int, victims: tuple[int, ...]) -> Disagreement:
     found = scene.case.instances
-    blame = judge.instance(at)
+    blame = scene.judge.instance(at)
     if not blame.wrong:
         blame = _by_role(scene, blame)
     detail = DETAILS[int(found.disagreement[at])]
     if not blame.wrong:
         return Disagreement(blame, detail, victims)
-    cause = _cause(scene, judge, at, blame, detail)
+    cause = _cause(scene, blame, detail)
     if cause is None:
         return Disagreement(blame, detail, victims)
     model = blame.right[0] if cause == "skipped_call" else blame.wrong[0]
@@ -106,7 +104,7 @@ def _by_role(scene: Scene, blame: Blame) -> Blame:
     return Blame(wrong, right, "roles", blame.sides)
 
 
-def _cause(scene: Scene, judge: Judge, at: int, blame: Blame, detail: str) -> str | None:
+def _cause(scene: Scene, blame: Blame, detail: str) -> str | None:
     """Return ``skipped_call`` or ``extra_call`` when the wrong side's calls are the right side's, shifted by one."""
     case, tokens = scene.case, scene.roles.tokens.call
     wrong, right = blame.wrong[0], blame.right[0]
@@ -129,14 +127,14 @@ def _cause(scene: Scene, judge: Judge, at: int, blame: Blame, detail: str) -> st
     return "skipped_call" if same_place and mine_at.line > theirs_at.line else None
 
 
-def _group_rows(scene: Scene, row: int) -> np.ndarray:  # type: ignore[type-arg]
+def _group_rows(scene: Scene, row: int) -> Integers:
     table = scene.case.table
     span = table.rows_of_dump(int(table.dump[row]))
     rows = np.arange(span.start, span.stop)
-    return rows[(table.group[rows] == table.group[row]) & (table.channel[rows] == COLLECTIVE)]
+    return np.asarray(rows[(table.group[rows] == table.group[row]) & (table.channel[rows] == COLLECTIVE)])
 
 
-def _following(scene: Scene, row: int) -> np.ndarray:  # type: ignore[type-arg]
+def _following(scene: Scene, row: int) -> Integers:
     """Return the rank's calls of the group from ``row`` on."""
     rows = _group_rows(scene, row)
     return rows[np.searchsorted(rows, row) :]
@@ -149,13 +147,12 @@ def _previous(scene: Scene, row: int) -> int | None:
 
 
 def _came_after(scene: Scene, first: int, second: int) -> bool:
-    """Return whether a call like ``second`` came right after one like ``first`` before, and both in their present past."""
+    """Return whether a call like ``second`` came right after one like ``first`` before."""
     tokens = scene.roles.tokens.call
     rows = _group_rows(scene, first)
     here = int(np.searchsorted(rows, first))
     history = tokens[rows[:here]]
-    pairs = np.flatnonzero((history[:-1] == tokens[first]) & (history[1:] == tokens[second])) if here > 1 else []
-    return len(pairs) > 0
+    return bool(((history[:-1] == tokens[first]) & (history[1:] == tokens[second])).any())
 
 
 def _equal_run(scene: Scene, row: int) -> tuple[int, int]:

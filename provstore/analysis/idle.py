@@ -20,9 +20,13 @@ class IdleEnd:
     may_hide: bool
     """It may be blocked in a send or receive that its recorder does not keep."""
     is_outvoted: bool
-    """More members are idle than wait, or no group of the kind came that far: those that wait made a call too many."""
+    """Those that wait have made a call too many: most members, or what was usual, or groups of the kind say so."""
     is_doubtful: bool
-    """It may hide, and neither most members nor its role say that it should have entered."""
+    """Nothing tells whether it should have entered."""
+
+
+_OUTVOTED = 3
+"""So many times more members must be idle than wait, when only their numbers speak."""
 
 
 def idle_ends(scene: Scene) -> Iterator[IdleEnd]:
@@ -33,10 +37,35 @@ def idle_ends(scene: Scene) -> Iterator[IdleEnd]:
         row = _first_awaited(scene, end)
         inside, outside = _sides(scene, row, idle)
         hides = _may_hide(scene.case, end.ranks[0], row)
-        outvoted = len(outside) > len(inside) or (
-            len(outside) == len(inside) and not hides and _only_here(scene, row, idle)
-        )
-        yield IdleEnd(end, row, hides, outvoted and not scene.case.is_p2p(row), hides and len(inside) <= len(outside))
+        verdict = "right" if scene.case.is_p2p(row) else _standing(scene, row, inside, outside)
+        doubtful = (hides and len(inside) <= len(outside)) or (verdict == "open" and not hides)
+        yield IdleEnd(end, row, hides, verdict == "wrong" and not hides, doubtful)
+
+
+def _standing(scene: Scene, row: int, inside: list[int], outside: list[int]) -> str:
+    """Return whether those inside an awaited call are ``right`` to be there, ``wrong``, or whether that is ``open``."""
+    if len(inside) > len(outside):
+        return "right"
+    usual = {known for rank in outside if (known := _expects(scene, row, rank)) is not None}
+    if usual == {True}:
+        return "right"
+    if usual == {False}:
+        return "wrong"
+    if _only_here(scene, row):
+        return "wrong"
+    if len(outside) >= _OUTVOTED * len(inside) and not _elsewhere(scene, row):
+        return "wrong"
+    return "right" if len(inside) == len(outside) or _elsewhere(scene, row) else "open"
+
+
+def _expects(scene: Scene, row: int, rank: int) -> bool | None:
+    """Return whether an awaited call is what used to follow where an idle member stands; None without a past."""
+    case = scene.case
+    last = case.presence.last_row(rank, int(case.table.group[row]))
+    if last is None:
+        return None
+    usual = scene.judge.usual_after(last)
+    return int(scene.roles.tokens.call[row]) in usual if usual else None
 
 
 def _first_awaited(scene: Scene, end: End) -> int:
@@ -67,18 +96,29 @@ def _sides(scene: Scene, row: int, idle: set[int]) -> tuple[list[int], list[int]
     return inside, [rank for rank in case.group(row).ranks if rank in idle and rank not in inside]
 
 
-def _only_here(scene: Scene, row: int, idle: set[int]) -> bool:
-    """Return whether groups of the same kind, all ended, never came to this number."""
+def _siblings(scene: Scene, row: int) -> list[int]:
+    """Return the groups of the same kind as the group of a call."""
     case = scene.case
-    if case.is_p2p(row):
-        return False
-    mine, number = case.group(row), int(case.number[row])
-    siblings = [
+    mine = case.group(row)
+    return [
         at
         for at, group in enumerate(case.table.groups)
         if (group.backend, group.desc, len(group.ranks)) == (mine.backend, mine.desc, len(mine.ranks))
         and group.ranks != mine.ranks
     ]
-    ends = [case.presence.window(rank, at) for at in siblings for rank in case.table.groups[at].ranks]
-    still = [rank for at in siblings for rank in case.table.groups[at].ranks if rank in scene.waits.of_rank]
-    return bool(ends) and not still and all(end is not None and end[1] == number - 1 for end in ends)
+
+
+def _elsewhere(scene: Scene, row: int) -> bool:
+    """Return whether a group of the same kind came to the number of a call."""
+    number = int(scene.case.number[row])
+    return any(scene.judge.at(at, number) is not None for at in _siblings(scene, row))
+
+
+def _only_here(scene: Scene, row: int) -> bool:
+    """Return whether groups of the same kind, all ended, never came to the number of a call."""
+    case = scene.case
+    members = [(at, rank) for at in _siblings(scene, row) for rank in case.table.groups[at].ranks]
+    if not members or any(rank in scene.waits.of_rank for _, rank in members):
+        return False
+    ends = [case.presence.window(rank, at) for at, rank in members]
+    return all(end is not None and end[1] == int(case.number[row]) - 1 for end in ends)

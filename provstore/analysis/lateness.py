@@ -34,13 +34,13 @@ class Lateness:
     is_steady: bool
     """By about the same time in most calls."""
     offset_ms: float
-    clocks_differ: bool
-    """The clocks of the group's ranks are known to be off against each other."""
+    clocks_off: int
+    """How many ranks of the job have clocks that are known to be off against most others."""
     explained_by_clock: bool
     """The causal bounds leave room for a clock that is off by the whole lateness."""
     contradictory: bool
     own_excess_ms: float
-    """How much more time of its own it spent than its peers, over all these calls: time not spent waiting for others."""
+    """How much more time of its own, not spent waiting for others, it took than its peers over all these calls."""
 
     @property
     def median_ms(self) -> float:
@@ -61,7 +61,9 @@ def lateness(case: Case) -> list[Lateness]:
     for group, rows in matrices.items():
         for place, peers, chosen in _mostly_last(case, rows, entered[rows], roles):
             own = own or [_own_time(case, entered)]
-            found.append(_measured(case, group, place, peers, rows[chosen], entered, own[0], offsets[group], clock))
+            clocks_off = _clocks_off(clock[np.unique(case.table.rank)])
+            view = _View(case, group, rows[chosen], entered, own[0], offsets[group], clocks_off)
+            found.append(_measured(view, place, peers))
     return found
 
 
@@ -183,25 +185,30 @@ def _selections(case: Case, rows: Integers, is_last: Flags) -> Iterator[Integers
             yield chosen
 
 
-def _measured(
-    case: Case,
-    group: int,
-    place: int,
-    peers: list[int],
-    rows: Integers,
-    entered: Integers,
-    own: Integers,
-    offsets: Offsets,
-    clock: Integers,
-) -> Lateness:
-    moments = entered[rows]
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Some calls of one group, and the clocks to read them by."""
+
+    case: Case
+    group: int
+    rows: Integers
+    """Instances × members."""
+    entered: Integers
+    own: Integers
+    offsets: Offsets
+    clocks_off: int
+
+
+def _measured(view: _View, place: int, peers: list[int]) -> Lateness:
+    rows, offsets = view.rows, view.offsets
+    moments = view.entered[rows]
     late = (moments[:, place] - np.median(moments[:, peers], axis=1)) / _NS_PER_MS
     median = float(np.median(late[1:]))
-    spent = (own[rows[-1]] - own[rows[0]]) / _NS_PER_MS
+    spent = (view.own[rows[-1]] - view.own[rows[0]]) / _NS_PER_MS
     low, high = np.quantile(late[1:], (0.25, 0.75))
     return Lateness(
-        rank=case.rank(int(rows[0, place])),
-        group=group,
+        rank=view.case.rank(int(rows[0, place])),
+        group=view.group,
         rows=rows[1:, place],
         late_ms=late[1:],
         last_share=float((moments[1:].argmax(axis=1) == place).mean()),
@@ -209,8 +216,8 @@ def _measured(
         is_constant=bool((late > median / 2).all()),
         is_steady=bool(high - low <= median / 2),
         offset_ms=float(offsets.chosen[place]) / _NS_PER_MS,
-        clocks_differ=bool((offsets.chosen != 0).any()) or len(set(clock[case.table.rank[rows[0]]].tolist())) > 1,
-        explained_by_clock=float(offsets.chosen[place]) / _NS_PER_MS + median <= float(offsets.highest[place]) / _NS_PER_MS,
+        clocks_off=view.clocks_off,
+        explained_by_clock=float(offsets.chosen[place] - offsets.highest[place]) / _NS_PER_MS + median <= 0,
         contradictory=bool(offsets.contradictory[place]),
         own_excess_ms=float(spent[place] - np.median(spent[peers])),
     )
@@ -228,6 +235,11 @@ def _sites(case: Case, rows: Integers) -> Integers:
     """Return one number for each place in the program from which a group's calls are made."""
     table = case.table
     return np.asarray(table.signature[rows[:, 0]] * (1 << 32) + table.stack[rows[:, 0]] + 1, dtype=np.int64)
+
+
+def _clocks_off(clock: Integers) -> int:
+    _, counts = np.unique(clock, return_counts=True)
+    return len(clock) - int(counts.max())
 
 
 def _one_host(case: Case, ranks: list[int]) -> bool:

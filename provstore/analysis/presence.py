@@ -1,4 +1,4 @@
-"""Where each rank stands in each group: which calls it has entered, as far as its dumps and their status tables tell."""
+"""Where each rank stands in each group: which calls it has entered, as far as dumps and their status tables tell."""
 
 from __future__ import annotations
 
@@ -83,7 +83,11 @@ class Presence:
         if window is not None and number <= window[1]:
             return Place(PASSED, done=not dump.eventless and (number < window[0] or dump.active_only))
         if enqueued is not None:
-            return Place(ABSENT_FROM) if number > enqueued else Place(PASSED, done=completed is not None and number <= completed)
+            return (
+                Place(ABSENT_FROM)
+                if number > enqueued
+                else Place(PASSED, done=completed is not None and number <= completed)
+            )
         if window is not None and not dump.active_only:
             return Place(ABSENT_FROM)
         if is_complete(dump) and not (dump.entry_count == 0 and self._says_more(at)):

@@ -40,9 +40,9 @@ class Divergence:
     group: int
     """The rank's group in which the call is missing or too many."""
     calls: int
-    peers: tuple[int, ...]
+    peers: tuple[int, ...] = ()
     """Ranks that did otherwise; empty when only the rank's own habit speaks."""
-    agreeing: int
+    agreeing: int = 0
     """Later calls that are equal again once the difference is taken out."""
 
 
@@ -71,6 +71,22 @@ class Roles:
             self._found[rank] = self._against_peers(rank) or self._against_habit(rank)
         return self._found[rank]
 
+    def divergence_in(self, rank: int, groups: Iterable[int]) -> Divergence | None:
+        """Return where ``rank`` parts from most other ranks when only calls in groups of some kinds are looked at."""
+        kinds = frozenset(self._kind(group) for group in groups)
+        for group in self._groups_of(rank):
+            troop = self._gather(group, kinds).get(rank)
+            if troop is not None and len(troop.ranks) > 3:
+                model, agreeing = self._consensus(troop, rank)
+                found = self._compare(rank, troop.tails[rank], model, agreeing) if len(agreeing) > 2 else None
+                if found is not None:
+                    return found
+        return None
+
+    def _kind(self, group: int) -> tuple[str, str, int]:
+        item = self._case.table.groups[group]
+        return item.backend, item.desc, len(item.ranks)
+
     def divergences(self, ranks: Iterable[int]) -> list[Divergence]:
         """Return the divergences of ``ranks``, in their order."""
         return [found for rank in ranks if (found := self.divergence(rank)) is not None]
@@ -85,7 +101,9 @@ class Roles:
             ahead = [
                 troop.tails[peer]
                 for peer in troop.ranks
-                if peer != rank and len(troop.tails[peer]) > len(mine) and self._equal(mine, troop.tails[peer][: len(mine)])
+                if peer != rank
+                and len(troop.tails[peer]) > len(mine)
+                and self._equal(mine, troop.tails[peer][: len(mine)])
             ]
             if ahead:
                 return int(max(ahead, key=len)[len(mine)])
@@ -114,7 +132,8 @@ class Roles:
             self._troops[group] = self._gather(group)
         return self._troops[group]
 
-    def _gather(self, group: int) -> dict[int, _Troop]:
+    def _gather(self, group: int, kinds: frozenset[tuple[str, str, int]] | None = None) -> dict[int, _Troop]:
+        """Return the troops of a group; with ``kinds``, judged by the calls in groups of these kinds only."""
         anchors = self._anchors(group)
         members = [rank for rank in self._case.table.groups[group].ranks if self._case.presence.has_dump(rank)]
         by_role: dict[tuple[object, ...], list[tuple[int, Integers]]] = {}
@@ -124,14 +143,20 @@ class Roles:
             if not places and not self._from_the_start(rank):
                 continue
             tail = places[max(0, len(places) - _TAIL_INSTANCES)] if places else 0
-            before = rows[places[0] : tail] if places else rows[:0]
-            role = (self.tokens.in_job[before].tobytes(), *self._standing(rank, not len(before)))
-            by_role.setdefault(role, []).append((rank, rows[tail:][:_LONGEST_TAIL]))
+            before, after = (rows[places[0] : tail] if places else rows[:0]), rows[tail:][:_LONGEST_TAIL]
+            if kinds is not None:
+                before, after = self._only(before, kinds), self._only(after, kinds)
+            standing = () if kinds is not None else self._standing(rank, not len(before))
+            by_role.setdefault((self.tokens.in_job[before].tobytes(), *standing), []).append((rank, after))
         found = {}
         for parts in by_role.values():
             troop = _Troop(tuple(rank for rank, _ in parts), dict(parts))
-            found.update({rank: troop for rank in troop.ranks})
+            found.update(dict.fromkeys(troop.ranks, troop))
         return found
+
+    def _only(self, rows: Integers, kinds: frozenset[tuple[str, str, int]]) -> Integers:
+        wanted = [at for at in range(len(self._case.table.groups)) if self._kind(at) in kinds]
+        return rows[np.isin(self._case.table.group[rows], wanted)]
 
     def _from_the_start(self, rank: int) -> bool:
         return all(is_complete(dump) for dump in self._case.table.dumps if dump.rank == rank)
@@ -140,7 +165,11 @@ class Roles:
         """Return what makes a role before anything was called: kinds of groups, and the place in a pipeline's."""
         return tuple(
             sorted(
-                (group.desc, len(group.ranks), group.ranks.index(rank) if at in self._pipelines or (new and group.has_p2p) else -1)
+                (
+                    group.desc,
+                    len(group.ranks),
+                    group.ranks.index(rank) if at in self._pipelines or (new and group.has_p2p) else -1,
+                )
                 for at, group in enumerate(self._case.table.groups)
                 if rank in group
             )
@@ -164,7 +193,7 @@ class Roles:
         return frozenset(found)
 
     def _anchors(self, group: int) -> dict[int, list[int]]:
-        """Return, for each member, the turns of its calls in the last instances that every member with a dump entered."""
+        """Return, for each member, the turns of its calls in the last instances that every dumped member entered."""
         found, case = self._case.instances, self._case
         low, high = (int(at) for at in np.searchsorted(found.group, (group, group + 1)))
         members = sum(case.presence.has_dump(rank) for rank in case.table.groups[group].ranks)
@@ -187,18 +216,41 @@ class Roles:
         return None
 
     def _was_habit(self, found: Divergence) -> bool:
-        """Return whether the rank itself used to do as its one peer did, and never before as it does now."""
+        """Return whether the rank itself used to do as its one peer did, and never as it does now."""
         rows = self._rows_of(found.rank)
-        tokens = self.tokens.in_job[rows]
-        at = int(np.flatnonzero(rows == found.row)[0])
-        if at == 0:
-            return False
-        usual, now, before = self.tokens.in_job[found.model_row], tokens[at], tokens[at - 1]
-        past = tokens[:at]
-        followed = past[1:][past[:-1] == before]
+        followers = self._followers(rows, int(np.flatnonzero(rows == found.row)[0]))
+        now, usual = int(self.tokens.in_job[found.row]), int(self.tokens.in_job[found.model_row])
         if found.kind == "extra_call":
-            return bool(len(followed)) and not (followed == now).any()
-        return bool((followed == usual).any()) and not (followed == now).any()
+            return bool(followers) and now not in followers
+        return usual in followers and now not in followers
+
+    def habit(self, rank: int, row: int) -> tuple[bool | None, Divergence | None]:
+        """Return whether a call is what its rank used to do there, None without a past, and how it departs."""
+        rows = self._rows_of(rank)
+        at = int(np.flatnonzero(rows == row)[0])
+        before = self._places_before(rows, at, shortest=2)
+        tokens = self.tokens.in_job[rows]
+        if not len(before):
+            return None, None
+        if (tokens[before] == tokens[at]).any():
+            return True, None
+        skipped = [place for place in before.tolist() if place + 1 < at and tokens[place + 1] == tokens[at]]
+        kind = "skipped_call" if skipped else "extra_call"
+        return False, self._divergence(kind, row, int(rows[skipped[-1]]) if skipped else row)
+
+    def _followers(self, rows: Integers, at: int) -> set[int]:
+        """Return what followed, earlier, the longest run of calls that now precedes call ``at`` of a rank."""
+        return {int(self.tokens.in_job[rows[place]]) for place in self._places_before(rows, at, shortest=1)}
+
+    def _places_before(self, rows: Integers, at: int, shortest: int) -> Integers:
+        """Return where, earlier, a call stood after the longest run of calls that now precedes call ``at``."""
+        tokens = self.tokens.in_job[rows]
+        for length in range(min(_CONTEXT, at - 1), shortest - 1, -1):
+            windows = np.lib.stride_tricks.sliding_window_view(tokens[: at - 1], length)
+            before = np.flatnonzero((windows == tokens[at - length : at]).all(axis=1)) + length
+            if len(before):
+                return before
+        return np.empty(0, dtype=np.int64)
 
     def _consensus(self, troop: _Troop, rank: int) -> tuple[Integers, tuple[int, ...]]:
         """Return the longest tail with which most peers of ``rank`` agree as far as they got, and those peers."""
@@ -227,12 +279,25 @@ class Roles:
             skipped = self._agreement(mine[at:], model[at + calls :])
             extra = self._agreement(mine[at + calls :], model[at:])
             if skipped > 0 and skipped >= extra:
-                return self._divergence(rank, "skipped_call", int(mine[at]), int(model[at]), calls, peers, skipped)
+                return self._divergence(
+                    "skipped_call", int(mine[at]), int(model[at]), calls=calls, peers=peers, agreeing=skipped
+                )
             if extra > 0:
-                return self._divergence(rank, "extra_call", int(mine[at]), int(mine[at]), calls, peers, extra)
+                return self._divergence(
+                    "extra_call", int(mine[at]), int(mine[at]), calls=calls, peers=peers, agreeing=extra
+                )
+        if self._used_to_follow(rank, int(model[at]), int(mine[at])):
+            return self._divergence("skipped_call", int(mine[at]), int(model[at]), peers=peers)
         if len(peers) < 2:
             return None
-        return self._divergence(rank, "extra_call", int(mine[at]), int(mine[at]), 1, peers, 0)
+        return self._divergence("extra_call", int(mine[at]), int(mine[at]), peers=peers)
+
+    def _used_to_follow(self, rank: int, first: int, second: int) -> bool:
+        """Return whether calls like ``second`` came right after calls like ``first`` on this rank before."""
+        tokens = self.tokens.in_job
+        past = tokens[self._rows_of(rank)]
+        pairs = (past[:-1] == tokens[first]) & (past[1:] == tokens[second])
+        return bool(pairs.any())
 
     def _agreement(self, one: Integers, other: Integers) -> int:
         """Return how many calls both have in common when all of the shorter one are equal; else 0."""
@@ -240,8 +305,9 @@ class Roles:
         return shared if shared and self._equal(one[:shared], other[:shared]) else 0
 
     def _divergence(
-        self, rank: int, kind: str, row: int, model_row: int, calls: int, peers: tuple[int, ...], agreeing: int
+        self, kind: str, row: int, model_row: int, *, calls: int = 1, peers: tuple[int, ...] = (), agreeing: int = 0
     ) -> Divergence | None:
+        rank = self._case.rank(row)
         group = self._own_group(rank, model_row)
         return None if group is None else Divergence(rank, kind, row, model_row, group, calls, peers, agreeing)
 
@@ -278,5 +344,5 @@ class Roles:
             ]
             if len(usual) == 1 and fits:
                 model = int(rows[fits[-1]])
-                return self._divergence(rank, "skipped_call", int(rows[at]), model, 1, (), len(rest))
+                return self._divergence("skipped_call", int(rows[at]), model, agreeing=len(rest))
         return None

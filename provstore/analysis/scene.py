@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from provstore.analysis.blame import Judge
 from provstore.analysis.case import Case
 from provstore.analysis.lateness import Lateness, lateness
 from provstore.analysis.roles import Roles
@@ -31,6 +32,11 @@ class Scene:
     def roles(self) -> Roles:
         """What ranks of the same role did, call by call."""
         return Roles(self.case)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Who is wrong when members of a call disagree, and what is usual."""
+        return Judge(self.case, self.roles.tokens)
 
     @cached_property
     def values(self) -> Values:
@@ -71,4 +77,6 @@ class Scene:
 
 def is_clock(late: Lateness) -> bool:
     """Return whether a clock that is known to be off explains a lateness that never changes."""
-    return late.clocks_differ and (late.is_constant or not late.is_steady)
+    if late.clocks_off > 1:
+        return True
+    return late.clocks_off > 0 and (late.is_constant or not late.is_steady)

@@ -79,8 +79,9 @@ def demands(signatures: Sequence[Signature]) -> Demands:
     ops: dict[str, int] = {}
     dtypes: dict[frozenset[str], int] = {}
     rows = [_row(signature, ops, dtypes) for signature in signatures]
-    columns = np.array(rows, dtype=np.int64).reshape(len(rows), 6).T
-    return Demands(*(np.ascontiguousarray(column) for column in columns), ops=tuple(ops))
+    table = np.array(rows, dtype=np.int64).reshape(len(rows), 6)
+    op, dtype, inputs, outputs, sent, received = (np.ascontiguousarray(column) for column in table.T)
+    return Demands(op, dtype, inputs, outputs, sent, received, tuple(ops))
 
 
 def _row(signature: Signature, ops: dict[str, int], dtypes: dict[frozenset[str], int]) -> tuple[int, ...]:

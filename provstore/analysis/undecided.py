@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from provstore.analysis.idle import idle_ends
+from provstore.analysis.presence import UNKNOWN
 from provstore.analysis.scene import Scene, is_clock
-from provstore.analysis.waits import HANG, UNKNOWN, End
-from provstore.analysis.wording import call_words, rank_words
+from provstore.analysis.waits import HANG, End
+from provstore.analysis.wording import call_words, group_words, rank_words
 from provstore.model.finding import Finding, Undecided
 
 NEXT_STEPS = {
@@ -36,6 +37,7 @@ def open_questions(scene: Scene, findings: Sequence[Finding]) -> list[Undecided]
         found += _about_waits(scene, findings)
         found += _about_files(scene, findings)
         found += _ties(findings)
+        found += _uneven(scene, findings)
     if about == "slow":
         found += _about_slowness(scene, findings)
     if about == "nan" or (about is None and scene.case.evidence.tensors):
@@ -59,6 +61,11 @@ def _about_waits(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecide
             what = f"all members entered {words}; nothing tells whether it ended or hangs"
             yield _question("no_completion_events", what, end.ranks)
     yield from _undeclared(scene, findings)
+    for item in idle_ends(scene):
+        if item.is_doubtful and not item.may_hide and item.end.ranks[0] not in explained:
+            words = call_words(scene.case, item.row)
+            what = f"{rank_words(item.end.ranks)} did not enter {words}, and others did; who is wrong cannot be told"
+            yield _question("tie", what, (*item.end.ranks, scene.case.rank(item.row)), blocks=not findings)
     hidden = sorted(item.end.ranks[0] for item in idle_ends(scene) if item.may_hide)
     if hidden and not explained & set(hidden):
         what = f"{rank_words(hidden)} look idle, but may be in a send or receive that the recorder does not keep"
@@ -100,8 +107,30 @@ def _about_files(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecide
 
 def _ties(findings: Sequence[Finding]) -> Iterator[Undecided]:
     for item in findings:
-        if item.kind == "mismatch" and not item.culprits:
+        if item.kind in ("mismatch", "order_deadlock") and not item.culprits:
             yield _question("tie", item.summary, item.victims)
+
+
+def _uneven(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
+    """Yield the groups without completion events in which nobody waits although some members never came as far."""
+    case = scene.case
+    if findings or case.pending_of:
+        return
+    for at, group in enumerate(case.table.groups):
+        windows = {rank: case.presence.window(rank, at) for rank in group.ranks}
+        lasts = {rank: window[1] for rank, window in windows.items() if window is not None}
+        if len(set(lasts.values())) < 2 or not _is_eventless(scene, at, lasts):
+            continue
+        behind = [rank for rank, last in lasts.items() if last < max(lasts.values())]
+        what = f"{rank_words(behind)} never came to #{max(lasts.values())} of {group_words(group)}, others did"
+        yield _question("no_completion_events", f"{what}; whether they wait there is not recorded", behind)
+        return
+
+
+def _is_eventless(scene: Scene, group: int, ranks: Iterable[int]) -> bool:
+    case = scene.case
+    ats = [case.presence.dump_of(rank, group) for rank in ranks]
+    return all(at is not None and case.table.dumps[at].eventless and case.comparable(group) for at in ats)
 
 
 def _about_slowness(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:

@@ -78,7 +78,23 @@ class Waits:
             found = self._standing(rank, rows)
             if found is not None:
                 self.of_rank[rank] = found
+        self._look_again_at_idle()
         self._confirm_devices()
+
+    def _look_again_at_idle(self) -> None:
+        """Take an idle rank that others wait for as waiting in a call that itself never left the work list.
+
+        Without completion events a call counts as settled when a later one of its group is; that is no proof.
+        """
+        case = self._case
+        awaited = {blocker.rank for wait in self.of_rank.values() for blocker in wait.blockers}
+        for rank in sorted(awaited - set(self.of_rank)):
+            rows = [row for row in case.unretired_of.get(rank, ()) if row not in case.pending_of.get(rank, ())]
+            for row in rows:
+                wait = self._judge(rank, row)
+                if wait.verdict in (BLOCKED, MISMATCH, HANG) and not any(b.rank == rank for b in wait.blockers):
+                    self.of_rank[rank] = wait
+                    break
 
     def _standing(self, rank: int, rows: list[int]) -> Wait | None:
         """Return what a rank waits in: its oldest pending call that is not merely settling."""
@@ -109,7 +125,7 @@ class Waits:
         progress, row = case.progress, int(rows[0])
         group, number = int(found.group[at]), int(found.number[at])
         done = [case.rank(int(r)) for r in rows if progress.done[r]]
-        settled = any(progress.settled[r] for r in rows)
+        settled = bool((progress.settled[rows] & (case.table.retired[rows] == 1)).any())
         here = {case.rank(int(r)) for r in rows}
         blockers = []
         for rank in case.table.groups[group].ranks:
@@ -126,6 +142,8 @@ class Waits:
         blockers += [b for r in rows if (b := self._behind(int(r))) is not None]
         if found.disagreement[at] >= 0 and not case.excused(at) and not done:
             return Wait(-1, row, MISMATCH)
+        if not case.table.groups[group].declared and len(case.table.groups[group].ranks) == 1:
+            return Wait(-1, row, BLOCKED, (Blocker(-1, UNKNOWN, "membership_unknown"),))
         if done and not (absent and case.signature(row).op in ROOTED):
             return Wait(-1, row, DEVICE, peers_done=tuple(sorted(done)))
         if settled and not absent:
@@ -146,12 +164,14 @@ class Waits:
     def _same_batch(self, one: int, other: int) -> bool:
         table = self._case.table
         return one == other or bool(
-            table.batch[one] != ABSENT and table.batch[one] == table.batch[other] and table.dump[one] == table.dump[other]
+            table.batch[one] != ABSENT
+            and table.batch[one] == table.batch[other]
+            and table.dump[one] == table.dump[other]
         )
 
     def _judge_p2p(self, rank: int, row: int) -> Wait:
         """Judge a send or receive together with the others of its batch, which start together."""
-        batch = [other for other in self._case.pending_of[rank] if self._same_batch(row, other)] or [row]
+        batch = [other for other in self._case.pending_of.get(rank, ()) if self._same_batch(row, other)] or [row]
         waits = [self._look_at_p2p(rank, one) for one in batch]
         for wait in waits:
             if wait.verdict == MISMATCH:
@@ -322,7 +342,7 @@ class Waits:
         return [b.rank for b in self.of_rank[rank].blockers if b.rank in among and b.rank != rank]
 
     def chain(self, goal: Iterable[int]) -> list[tuple[Wait, Blocker]]:
-        """Return the longest of the shortest walks to ``goal``: the steps from a waiting rank to one that it leads to."""
+        """Return the longest of the shortest walks to ``goal``, step by step from a waiting rank."""
         ranks = set(goal)
         towards: dict[int, int] = {}
         seen, queue = set(ranks), deque(sorted(ranks))
@@ -342,4 +362,3 @@ class Waits:
             steps.append((wait, next(b for b in wait.blockers if b.rank == after)))
             last = after
         return steps
-

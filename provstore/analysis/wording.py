@@ -91,7 +91,9 @@ def hop(case: Case, wait: Wait, blocker: Blocker) -> Hop:
 
 def last_call_words(case: Case, rank: int) -> str:
     """Return the last call of a rank, and how far it got."""
-    rows = [table_rows for at, dump in enumerate(case.table.dumps) if dump.rank == rank for table_rows in _last(case, at)]
+    rows = [
+        table_rows for at, dump in enumerate(case.table.dumps) if dump.rank == rank for table_rows in _last(case, at)
+    ]
     if not rows:
         return "no call recorded" if case.presence.has_dump(rank) else "no dump"
     row = max(rows, key=lambda at: int(case.table.turn[at]))

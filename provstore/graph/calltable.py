@@ -1,4 +1,4 @@
-"""The calls of many dumps side by side: one numpy column a field, one row a call, groups and signatures told apart once.
+"""The calls of many dumps side by side: one numpy column a field, one row a call, groups and signatures told apart.
 
 Rows keep their order: dump after dump, and inside a dump as it lists them.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from provstore.model.dump import ABSENT, COLLECTIVE, Dump, Group, Signature
+from provstore.model.dump import COLLECTIVE, Dump, Group, Signature
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -105,7 +105,7 @@ def build(dumps: Iterable[Dump]) -> CallTable:
     signature = _relabelled(columns.pop("signature"), first_row, local_signatures)
     columns["created"] = columns.pop("created_ns")
     columns["completed"] = columns.pop("completed_ns")
-    table = CallTable(
+    return CallTable(
         dumps=ordered,
         groups=resolved.groups(_p2p_groups(group, columns)),
         signatures=signatures,
@@ -118,7 +118,6 @@ def build(dumps: Iterable[Dump]) -> CallTable:
         turn=_turns(ordered, first_row, columns["created"]),
         **columns,
     )
-    return table
 
 
 _COLUMNS = (
@@ -216,6 +215,9 @@ class _GroupBook:
         backend = group.backend or dump.backend
         ranks = None if group.ranks is None else tuple(sorted(group.ranks))
         key = self._folded((backend, group.name, ranks), dump.rank)
+        if key[2] is None and not dump.seq_comparable and group.pg_id > 0:
+            # Without names a group is known by its process-local number only: it is this rank's alone.
+            key = (backend, f"{group.name}\0{dump.rank}", None)
         number = self._at.setdefault(key, len(self._at))
         self._seen.setdefault(number, set()).add(dump.rank)
         if group.desc and not self._desc.get(number):
@@ -247,5 +249,5 @@ class _GroupBook:
             stated = self._declared.get(key)
             members = tuple(sorted(self._seen[number])) if stated is None or stated.ranks is None else stated.ranks
             desc = self._desc.get(number, "")
-            found.append(JobGroup(backend, name, desc, members, ranks is not None, number in with_p2p))
+            found.append(JobGroup(backend, name.split("\0")[0], desc, members, ranks is not None, number in with_p2p))
         return tuple(found)

@@ -183,7 +183,7 @@ class _Lanes:
 
     def refined(self, sends: Integers, receives: Integers, basis: Integers) -> Pairs:
         """Return the pairs with those lanes aligned anew whose border does not fit on both sides."""
-        doubtful = self._doubtful(sends, receives)
+        doubtful = self._doubtful()
         if not len(doubtful):
             return Pairs(self._table, sends, receives, basis)
         lane_of_row = np.full(len(self._table), _NO_PAIR, dtype=np.int64)
@@ -196,7 +196,7 @@ class _Lanes:
         joined = [np.concatenate(column) for column in zip(*parts)]
         return Pairs(self._table, *joined)
 
-    def _doubtful(self, sends: Integers, receives: Integers) -> Integers:
+    def _doubtful(self) -> Integers:
         """Return the lanes, not counted from the start, whose pending calls are not equally many on both sides."""
         waiting = np.bincount(self._slot[~self._done], minlength=len(self._start) - 1)
         filled = np.diff(self._start) > 0

@@ -27,7 +27,7 @@ class Progress:
     timed_out: Flags
     """With events: left the work list without completing."""
     pending: Flags
-    """Neither done nor settled."""
+    """Neither done nor settled, as far as its state is known."""
 
 
 def progress(table: CallTable) -> Progress:
@@ -37,7 +37,22 @@ def progress(table: CallTable) -> Progress:
     done |= _stated_done(table, ~done & ~eventless)
     retired = table.retired == 1
     settled = _settled(table, eventless, retired)
-    return Progress(eventless, done, settled, retired & ~done & ~eventless, ~(done | settled))
+    pending = ~(done | settled) & ~_without_state(table)
+    return Progress(eventless, done, settled, retired & ~done & ~eventless, pending)
+
+
+def _without_state(table: CallTable) -> Flags:
+    """Return the batched sends and receives whose state is not known: their closing entry alone would tell it.
+
+    A dump of active calls leaves out the closing entry of a batch that is done, but not the calls of that batch.
+    """
+    active_only = _per_row(table, [dump.active_only for dump in table.dumps])
+    rows = np.flatnonzero(active_only & (table.channel != COLLECTIVE) & (table.batch == ABSENT))
+    unknown = np.zeros(len(table), dtype=np.bool_)
+    keys = np.stack((table.dump[rows], table.group[rows], table.p2p_seq[rows]))
+    _, at, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    unknown[rows] = (counts[at.reshape(-1)] > 1) | (table.p2p_seq[rows] <= 0)
+    return unknown
 
 
 def _per_row(table: CallTable, flags: list[bool]) -> Flags:

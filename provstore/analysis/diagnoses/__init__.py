@@ -1,2 +1,1 @@
-"""The rules: one a file. Each has ``find(scene, earlier)``, which returns its findings; ``earlier`` holds those of the
-rules that go before it."""
+"""The rules, one a file: ``find(scene, earlier)`` returns a rule's findings, given those of the rules before it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import NO_DUMP_TIME, age_caveats, make, walk
+from provstore.analysis.build import NO_DUMP_TIME, Place, Remarks, age_caveats, make, walk
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, rank_words, source_words
@@ -14,8 +14,10 @@ from provstore.model.finding import Finding
 ABOUT = "hang"
 PRECEDENCE = 40
 
+NO_MEMBER = "no single member can be named from the dumps"
 
-def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+
+def find(scene: Scene, _earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each call that hangs with all its members inside."""
     for end in scene.waits.ends:
         if end.kind == "hang" and not _is_silent(scene, end):
@@ -43,18 +45,17 @@ def _finding(scene: Scene, end: End) -> Finding:
     return make(
         case,
         "collective-hang",
+        Place(end.row, evidence=tuple(members)),
         summary=summary,
         confidence="probable" if aged or any(case.progress.timed_out[row] for row in members) else "possible",
         culprits=named,
         victims=(*end.ranks, *end.victims),
-        row=end.row,
-        evidence=members,
         chain=walk(case, scene.waits, end.ranks),
-        alternatives=() if aged else ("the call was in flight when the dumps were written",),
-        caveats=("no single member can be named from the dumps" if not named else "", *age_caveats(case, members))[
-            bool(named) :
-        ],
-        next_step="check the links between the members, then their devices: run a collective test over this group",
+        remarks=Remarks(
+            next_step="check the links between the members, then their devices: run a collective test over this group",
+            caveats=(*(() if named else (NO_MEMBER,)), *age_caveats(case, members)),
+            alternatives=() if aged else ("the call was in flight when the dumps were written",),
+        ),
     )
 
 

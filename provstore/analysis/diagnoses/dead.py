@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, rank_words, source_words, verb
@@ -41,16 +41,17 @@ def _finding(scene: Scene, end: End) -> Finding:
     return make(
         case,
         "dead",
+        Place(end.row, evidence=tuple(end.awaited)),
         summary=summary,
         confidence="possible" if refused or settled else "probable",
         culprits=(rank,),
         victims=end.victims,
-        row=end.row,
-        evidence=end.awaited,
         chain=walk(case, scene.waits, end.ranks),
-        alternatives=OTHER_REASONS,
-        caveats=("no dump is not proof of death", *age_caveats(case, end.awaited)),
-        next_step=f"look at the log and the exit status of rank {rank}, and for the kernel's out-of-memory messages",
+        remarks=Remarks(
+            next_step=f"look at the log and exit status of rank {rank}, and for the kernel's out-of-memory messages",
+            caveats=("no dump is not proof of death", *age_caveats(case, end.awaited)),
+            alternatives=OTHER_REASONS,
+        ),
     )
 
 

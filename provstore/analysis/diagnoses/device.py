@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import NO_FRAMES, age_caveats, make, walk
+from provstore.analysis.build import NO_FRAMES, Place, Remarks, age_caveats, make, walk
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, rank_words, source_words
@@ -34,14 +34,15 @@ def _finding(scene: Scene, end: End) -> Finding:
     return make(
         case,
         "device",
+        Place(end.row, evidence=tuple(end.awaited)),
         summary=summary,
         confidence="certain" if case.progress.timed_out[end.row] else "probable",
         culprits=(rank,),
         victims=end.victims,
-        row=end.row,
-        evidence=end.awaited,
         chain=walk(case, scene.waits, end.ranks),
-        alternatives=("the thread that polls the device has stopped, the device itself has not",),
-        caveats=age_caveats(case, (end.row, *end.awaited)),
-        next_step=f"look for device errors of rank {rank}: XID messages in the kernel log, ECC counters, throttling",
+        remarks=Remarks(
+            next_step=f"look for device errors of rank {rank}: XID messages in the kernel log, ECC, throttling",
+            caveats=age_caveats(case, (end.row, *end.awaited)),
+            alternatives=("the thread that polls the device has stopped, the device itself has not",),
+        ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
 from provstore.analysis.case import Case
 from provstore.analysis.idle import IdleEnd, idle_ends
 from provstore.analysis.scene import Scene
@@ -25,7 +25,7 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     idle = [item for item in idle_ends(scene) if item.end.ranks[0] not in blamed and not item.is_outvoted]
     hidden = [item for item in idle if item.may_hide]
     for item in idle:
-        if not item.may_hide:
+        if not item.may_hide and not item.is_doubtful:
             yield _finding(scene, item)
     if len(hidden) == len(idle) == 1 and not earlier and not hidden[0].is_doubtful:
         yield _finding(scene, hidden[0])
@@ -44,18 +44,17 @@ def _finding(scene: Scene, item: IdleEnd) -> Finding:
     return make(
         case,
         "host",
+        Place(row, op=op, seq=seq, evidence=tuple(end.awaited)),
         summary=summary,
         confidence="possible" if item.may_hide else ("certain" if end.reason == "absent" else "probable"),
         culprits=(rank,),
         victims=end.victims,
-        row=row,
-        op=op,
-        seq=seq,
-        evidence=end.awaited,
         chain=walk(case, scene.waits, end.ranks),
-        alternatives=(HIDDEN_P2P,) if item.may_hide else _alternatives(case, row),
-        caveats=age_caveats(case, end.awaited),
-        next_step=f"look at what rank {rank} did on the CPU: py-spy dump of its process, its log, its data loader",
+        remarks=Remarks(
+            next_step=f"look at what rank {rank} did on the CPU: py-spy dump of its process, its log, its data loader",
+            caveats=age_caveats(case, end.awaited),
+            alternatives=(HIDDEN_P2P,) if item.may_hide else _alternatives(case, row),
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provstore.analysis.blame import Blame
-from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
 from provstore.analysis.disagreements import Disagreement, disagreements
 from provstore.analysis.scene import Scene
 from provstore.analysis.wording import call_words, rank_words, shape_words, source_words, verb
@@ -22,7 +22,7 @@ _GROUNDS = {
 }
 
 
-def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+def find(scene: Scene, _earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each call that cannot end because its members disagree."""
     for found in disagreements(scene):
         yield _finding(scene, found)
@@ -39,21 +39,20 @@ def _finding(scene: Scene, found: Disagreement) -> Finding:
     return make(
         case,
         "mismatch",
+        Place(row, at_culprit=at_culprit, evidence=tuple([one for side in blame.sides for one in side[:4]])),
         summary=summary,
         confidence={"majority": "certain", "tie": "possible"}.get(blame.ground, "probable"),
         culprits=wrong,
         victims=(*ranks, *found.victims),
-        row=row,
-        at_culprit=at_culprit,
-        op=None,
         detail=found.detail,
         cause=cause,
         seq_range=found.seq_range,
-        evidence=[one for side in blame.sides for one in side[:4]],
         chain=walk(case, scene.waits, ranks),
-        alternatives=_alternatives(scene, found),
-        caveats=(*found.caveats, *age_caveats(case, [row])),
-        next_step="compare the code path of the ranks at these lines: a condition that depends on the rank or its data",
+        remarks=Remarks(
+            next_step="compare the ranks' code paths at these lines: a condition on the rank, or on its data",
+            caveats=(*found.caveats, *age_caveats(case, [row])),
+            alternatives=_alternatives(scene, found),
+        ),
     )
 
 
@@ -68,8 +67,9 @@ def _who(scene: Scene, found: Disagreement, wrong: list[int]) -> str:
         return f"{call_words(case, blame.sides[0][0])}: {' against '.join(parts)}; which side is wrong cannot be told."
     mine, theirs = blame.wrong[0], blame.right[0]
     others = sorted({case.rank(row) for row in blame.right})
+    line = source_words(case.source(mine))
     return (
-        f"{rank_words(wrong)}: {verb(wrong, 'calls', 'call')} {shape_words(case, mine)}{source_words(case.source(mine))}"
+        f"{rank_words(wrong)}: {verb(wrong, 'calls', 'call')} {shape_words(case, mine)}{line}"
         f" as {call_words(case, theirs).split(' ', 1)[1]}, where {rank_words(others)} "
         f"{verb(others, 'calls', 'call')} {shape_words(case, theirs)}{source_words(case.source(theirs))}; "
         f"{_GROUNDS[blame.ground]}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import make
+from provstore.analysis.build import Place, Remarks, make
 from provstore.analysis.scene import Scene
 from provstore.analysis.values import Origin
 from provstore.analysis.wording import call_words, rank_words, ranks_text, source_words, verb
@@ -14,7 +14,7 @@ ABOUT = "nan"
 PRECEDENCE = 90
 
 
-def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+def find(scene: Scene, _earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each call in which values that are not finite began."""
     if scene.values.gap is None:
         for origin in scene.values.origins:
@@ -25,7 +25,9 @@ def _finding(scene: Scene, origin: Origin) -> Finding:
     case, row = scene.case, origin.rows[0]
     line = source_words(case.source(row))
     if origin.ranks:
-        counts = f" ({origin.nan_count} NaN, {origin.inf_count} infinite)" if origin.nan_count + origin.inf_count else ""
+        counts = (
+            f" ({origin.nan_count} NaN, {origin.inf_count} infinite)" if origin.nan_count + origin.inf_count else ""
+        )
         summary = (
             f"{rank_words(origin.ranks)}: {verb(origin.ranks, 'puts', 'put')} values that are not finite{counts} into "
             f"{call_words(case, row)}{line}; everything before it was finite. Origin of the NaN."
@@ -39,13 +41,16 @@ def _finding(scene: Scene, origin: Origin) -> Finding:
     return make(
         case,
         "nan-origin",
+        Place(row, evidence=tuple(origin.rows)),
         summary=summary,
         confidence="certain" if origin.ranks else "probable",
         culprits=origin.ranks,
         victims=origin.victims if origin.ranks else case.group(row).ranks,
-        row=row,
-        evidence=origin.rows,
-        alternatives=() if origin.ranks else ("overflow of the sum in a narrow element type", "a fault in transport"),
-        next_step="look at what was computed before this call: loss, gradients, the batch",
         measures={"nan_count": float(origin.nan_count), "inf_count": float(origin.inf_count)},
+        remarks=Remarks(
+            next_step="look at what was computed before this call: loss, gradients, the batch",
+            alternatives=()
+            if origin.ranks
+            else ("overflow of the sum in a narrow element type", "a fault in transport"),
+        ),
     )

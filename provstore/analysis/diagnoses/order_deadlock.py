@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import age_caveats, make
+from provstore.analysis.build import Place, Remarks, age_caveats, make
 from provstore.analysis.scene import Scene
-from provstore.analysis.waits import Blocker, End, Wait
+from provstore.analysis.waits import NOT_POSTED, Blocker, End, Wait
 from provstore.analysis.wording import call_words, hop, rank_words, source_words
 from provstore.model.finding import Finding
 
 ABOUT = "hang"
 PRECEDENCE = 70
+
+NEVER_POSTED = "one of them left out a send or receive that the other waits for; which one cannot be told"
 
 _SHOWN = 6
 
@@ -63,17 +65,22 @@ def _finding(scene: Scene, end: End) -> Finding:
         f"rank {wait.rank} in {call_words(case, wait.row)}{source_words(case.source(wait.row))}" for wait, _ in steps
     ]
     shown = "; ".join(texts[:_SHOWN]) + ("; …" if len(texts) > _SHOWN else "")
+    doubtful = any(blocker.reason == NOT_POSTED for _, blocker in steps)
     row = min((wait.row for wait, _ in steps), key=lambda at: (int(case.table.created[at]), at), default=end.row)
     return make(
         case,
         "order-deadlock",
+        Place(row, evidence=tuple([wait.row for wait, _ in steps])),
         summary=f"{rank_words(ranks)}: each waits for the next, in different calls: {shown}. Order deadlock.",
-        confidence="certain" if all(case.group(wait.row).declared for wait, _ in steps) else "possible",
-        culprits=ranks,
+        confidence="probable"
+        if all(case.group(wait.row).declared for wait, _ in steps) and not doubtful
+        else "possible",
+        culprits=() if doubtful else ranks,
         victims=(*end.ranks, *end.victims),
-        row=row,
-        evidence=[wait.row for wait, _ in steps],
         chain=tuple(hop(case, wait, blocker) for wait, blocker in steps),
-        caveats=age_caveats(case, end.awaited),
-        next_step="make all ranks enter these calls in one order, or on one thread",
+        remarks=Remarks(
+            next_step="make all ranks enter these calls in one order, or on one thread",
+            caveats=age_caveats(case, end.awaited),
+            alternatives=(NEVER_POSTED,) if doubtful else (),
+        ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import age_caveats, make, walk
+from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
 from provstore.analysis.idle import IdleEnd, idle_ends
 from provstore.analysis.roles import Divergence
 from provstore.analysis.scene import Scene
@@ -14,6 +14,8 @@ from provstore.model.finding import Finding
 
 ABOUT = "hang"
 PRECEDENCE = 20
+
+_LONGEST_CYCLE = 16
 
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
@@ -28,7 +30,7 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     for end in scene.waits.ends:
         if end.kind not in ("cycle", "host"):
             continue
-        for found in scene.roles.divergences(_suspects(end)):
+        for found in scene.roles.divergences(_suspects(end)) or _in_their_groups(scene, end):
             if found.rank not in blamed | seen and _explains(scene, end, found):
                 seen.add(found.rank)
                 yield _finding(scene, end, found)
@@ -52,17 +54,35 @@ def _too_many(scene: Scene, item: IdleEnd, rank: int) -> Finding:
     return make(
         case,
         "extra-call",
+        Place(row, evidence=tuple([int(one) for one in rows])),
         summary=summary,
         confidence="probable",
         culprits=(rank,),
         victims=item.end.victims,
-        row=row,
         seq_range=(case.seq(row), case.seq(row)),
-        evidence=[int(one) for one in rows],
-        alternatives=(f"{rank_words(others)} all stopped on the CPU before this call",),
-        caveats=age_caveats(case, (row,)),
-        next_step=f"look for an uneven loop or a condition that lets only rank {rank} reach this line",
+        remarks=Remarks(
+            next_step=f"look for an uneven loop or a condition that lets only rank {rank} reach this line",
+            caveats=age_caveats(case, (row,)),
+            alternatives=(f"{rank_words(others)} all stopped on the CPU before this call",),
+        ),
     )
+
+
+def _in_their_groups(scene: Scene, end: End) -> list[Divergence]:
+    """Return who of a cycle parts from most other ranks in the groups that the cycle runs through."""
+    if end.kind != "cycle" or len(end.ranks) > _LONGEST_CYCLE:
+        return []
+    groups = {int(scene.case.table.group[row]) for row in end.awaited}
+    found = [scene.roles.divergence_in(rank, groups) for rank in end.ranks]
+    strays = [one for one in found if one is not None]
+    return strays if len(strays) == 1 else _by_habit(scene, end)
+
+
+def _by_habit(scene: Scene, end: End) -> list[Divergence]:
+    """Return who of a cycle does what it never did there, when the others do what they always did."""
+    known = [scene.roles.habit(rank, scene.waits.of_rank[rank].row) for rank in end.ranks]
+    strays = [found for _, found in known if found is not None]
+    return strays if len(strays) == 1 and all(usual for usual, found in known if found is None) else []
 
 
 def _suspects(end: End) -> Sequence[int]:
@@ -96,19 +116,23 @@ def _finding(scene: Scene, end: End, found: Divergence) -> Finding:
     return make(
         case,
         code,
+        Place(
+            row if waiting else found.row,
+            at_culprit=found.row,
+            op=op,
+            seq=high,
+            evidence=(found.row, found.model_row, *waiting),
+        ),
         summary=summary,
         confidence="probable",
         culprits=(found.rank,),
         victims=(*end.ranks, *end.victims),
-        row=row if waiting else found.row,
-        at_culprit=found.row,
-        op=op,
-        seq=high,
         seq_range=(low, high),
-        evidence=(found.row, found.model_row, *waiting),
         chain=walk(case, scene.waits, (found.rank,)),
-        caveats=age_caveats(case, end.awaited),
-        next_step=f"look for a condition that lets rank {found.rank} pass by this line",
+        remarks=Remarks(
+            next_step=f"look for a condition that lets rank {found.rank} pass by this line",
+            caveats=age_caveats(case, end.awaited),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provstore.analysis.build import make
+from provstore.analysis.build import Place, Remarks, make
 from provstore.analysis.lateness import Lateness
 from provstore.analysis.scene import Scene
 from provstore.analysis.wording import group_words, source_words
@@ -20,7 +20,7 @@ CLOCK = "the lateness is constant: if the ranks are on different hosts, a clock 
 CONTRADICTORY = "calls that do not block left contradictory bounds for the clocks"
 
 
-def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
+def find(scene: Scene, _earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each rank that is late in most calls of a group, unless another late rank holds it up."""
     for late in scene.stragglers:
         yield _finding(scene, late)
@@ -46,14 +46,11 @@ def _finding(scene: Scene, late: Lateness) -> Finding:
     return make(
         case,
         "straggler",
+        Place(first, evidence=(worst,)),
         summary=summary,
         confidence="possible" if uncertain else "probable",
         culprits=(late.rank,),
         victims=group.ranks,
-        row=first,
-        evidence=(worst,),
-        caveats=caveats,
-        next_step=f"profile the host side of rank {late.rank}: data loading, garbage collection, a busy neighbour",
         measures={
             "median_lateness_ms": round(late.median_ms, 3),
             "max_lateness_ms": round(float(late.late_ms.max()), 3),
@@ -63,4 +60,8 @@ def _finding(scene: Scene, late: Lateness) -> Finding:
             "lost_ms": round(lost, 3),
             "clock_offset_ms": round(late.offset_ms, 3),
         },
+        remarks=Remarks(
+            next_step=f"profile the host side of rank {late.rank}: data loading, garbage collection, a busy neighbour",
+            caveats=tuple(caveats),
+        ),
     )
