@@ -11,7 +11,9 @@ from provstore.model.dump import ABSENT
 
 def constant(facts: Mapping[str, Value], length: int) -> dict[str, Column]:
     """Return a column of ``length`` equal values for each fact."""
-    return {name: [value] * length for name, value in facts.items()}
+    return {
+        name: array("q", [value]) * length if type(value) is int else [value] * length for name, value in facts.items()
+    }
 
 
 def take(column: array[int], rows: Sequence[int]) -> Column:

@@ -150,7 +150,7 @@ def _calls(
         "signature": [signatures[row] for row in rows],
         "stack": [stacks[row] for row in rows],
         "seq": seq if all(is_collective) else [n if c else None for n, c in zip(seq, is_collective)],
-        "after_seq": [None if c else n for n, c in zip(seq, is_collective)],
+        "after_seq": () if all(is_collective) else [None if c else n for n, c in zip(seq, is_collective)],
         "last_record_id": [
             last if last != first else None
             for first, last in ((calls.record_id[row], calls.last_record_id[row]) for row in rows)

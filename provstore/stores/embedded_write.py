@@ -82,9 +82,11 @@ def _array(column: Column, kind: str) -> object:
     if isinstance(column, array):
         return np.frombuffer(column, dtype=column.typecode) if len(column) else np.empty(0, dtype=column.typecode)
     if kind == "int64":
-        gaps = np.fromiter((value is None for value in column), dtype=bool, count=len(column))
-        numbers = np.fromiter((value or 0 for value in column), dtype=np.int64, count=len(column))
-        return pd.arrays.IntegerArray(numbers, gaps) if gaps.any() else numbers
+        if None not in column:
+            return np.array(column, dtype=np.int64)
+        gaps = np.array([value is None for value in column], dtype=bool)
+        numbers = np.array([0 if value is None else value for value in column], dtype=np.int64)
+        return pd.arrays.IntegerArray(numbers, gaps)
     if kind == "double":
         return np.array(column, dtype=np.float64)
     return _objects(column)

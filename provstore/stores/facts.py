@@ -6,7 +6,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -195,8 +195,8 @@ def _check_numbers(place: str, name: str, values: Column) -> None:
         raise StoreError(f"block: {place}.{name}: NaN is not a value that can be found again; store it as tagged text")
 
 
-def _check_integers(place: str, name: str, values: Iterable[object]) -> None:
-    numbers = [value for value in values if isinstance(value, int)]
+def _check_integers(place: str, name: str, values: Iterable[Any]) -> None:
+    numbers = [value for value in values if value is not None]
     if numbers and not (min(numbers) in _INT64 and max(numbers) in _INT64):
         raise StoreError(f"block: {place}.{name}: a whole number is beyond 64 bits; store it as tagged text")
 
