@@ -8,6 +8,9 @@ from provstore.model import ids
 from provstore.model.dump import ABSENT, COLLECTIVE, RECV, SEND, Dump
 
 
+SIDES = ("in", "out", "call")
+
+
 @dataclass(frozen=True, slots=True)
 class CallIds:
     """The ids of one dump's calls, in row order."""
@@ -23,9 +26,9 @@ class CallIds:
     second_output: list[int]
     """Rows on their input that have an output entity too."""
 
-    def rows_by_side(self) -> tuple[tuple[str, list[int]], ...]:
-        """Return (side, rows whose record sits on that side)."""
-        return ("in", self.on_input), ("out", self.on_output), ("call", self.bare)
+    def rows(self, side: str) -> list[int]:
+        """Return the rows whose record sits on a side."""
+        return {"in": self.on_input, "out": self.on_output, "call": self.bare}[side]
 
     def side(self, row: int, side: str) -> str:
         """Return the id of what the rank puts into, gets from, or leaves as the record of, the call of ``row``."""
@@ -34,8 +37,8 @@ class CallIds:
     def records(self) -> list[str]:
         """Return the id of the entity that carries each call's record."""
         records = [""] * len(self.activities)
-        for side, rows in self.rows_by_side():
-            for row in rows:
+        for side in SIDES:
+            for row in self.rows(side):
                 records[row] = self.side(row, side)
         return records
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
-from provstore.graph.call_ids import CallIds, call_ids
+from provstore.graph.call_ids import SIDES, CallIds, call_ids
 from provstore.graph.columns import constant, take, without_empty
 from provstore.graph.completion import done_rows
 from provstore.graph.dump_facts import dump_nodes, dump_relations
@@ -32,13 +32,14 @@ def weave(dump: Dump, run: str, attempt: int) -> Block:
     scope: dict[str, Value] = {"run": run, "attempt": attempt}
     signatures, signature_nodes = _signatures(dump)
     stacks, stack_nodes = _stacks(dump)
+    references = {"signature": signatures, "stack": stacks}
     nodes = [
         *dump_nodes(dump, run, attempt),
         signature_nodes,
         stack_nodes,
         _collectives(dump, named, scope),
         _point_to_point(dump, named, scope),
-        *(_calls(dump, named, side, rows, scope, signatures, stacks) for side, rows in named.rows_by_side()),
+        *(_calls(dump, named, side, scope, references) for side in SIDES),
         _outputs(dump, named, scope),
     ]
     relations = [
@@ -48,7 +49,7 @@ def weave(dump: Dump, run: str, attempt: int) -> Block:
     return Block(run, attempt, tuple(n for n in nodes if len(n)), tuple(r for r in relations if len(r)))
 
 
-def _signatures(dump: Dump) -> tuple[list[str], Nodes]:
+def _signatures(dump: Dump) -> tuple[list[str | None], Nodes]:
     """Return (signature key of each call, the signature nodes)."""
     calls = dump.calls
     triples = list(zip(calls.group, calls.signature, calls.channel))
@@ -136,19 +137,17 @@ def _calls(
     dump: Dump,
     named: CallIds,
     side: str,
-    rows: list[int],
     scope: Mapping[str, Value],
-    signatures: Sequence[str],
-    stacks: Sequence[str | None],
+    references: Mapping[str, Sequence[str | None]],
 ) -> Nodes:
     calls = dump.calls
+    rows = named.rows(side)
     is_collective = [calls.channel[row] == COLLECTIVE for row in rows]
     seq = take(calls.seq, rows)
     columns = constant({**scope, "rank": dump.rank, "side": side}, len(rows))
     columns |= {name: take(getattr(calls, name), rows) for name in _PLAIN_COLUMNS}
+    columns |= {name: [keys[row] for row in rows] for name, keys in references.items()}
     columns |= {
-        "signature": [signatures[row] for row in rows],
-        "stack": [stacks[row] for row in rows],
         "seq": seq if all(is_collective) else [n if c else None for n, c in zip(seq, is_collective)],
         "after_seq": () if all(is_collective) else [None if c else n for n, c in zip(seq, is_collective)],
         "last_record_id": [
