@@ -30,7 +30,7 @@ def main() -> None:
     wait_for_all(store, "loaded", rank, world_size)
     timeout = timedelta(seconds=plan["group_timeout_seconds"])
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
-    pair = make_pair(rank, world_size)
+    pair = make_pair(rank, world_size, timeout)
     with provstore.capture.watch(plan["directory"], plan["stall_seconds"], run=plan["run"], attempt=0) as watcher:
         wait_for_all(store, "watching", rank, world_size)
         if plan["tensors"]:
@@ -46,10 +46,10 @@ def wait_for_all(store: Any, what: str, rank: int, world_size: int) -> None:
     store.wait(others, timedelta(seconds=120))
 
 
-def make_pair(rank: int, world_size: int) -> Any:
+def make_pair(rank: int, world_size: int, timeout: timedelta) -> Any:
     """Return the group of this rank and its neighbour; all ranks make all groups, as torch asks."""
     firsts = range(0, world_size - 1, 2)
-    groups = [dist.new_group([first, first + 1], group_desc="pair") for first in firsts]
+    groups = [dist.new_group([first, first + 1], timeout, group_desc="pair") for first in firsts]
     return groups[min(rank // 2, len(groups) - 1)]
 
 

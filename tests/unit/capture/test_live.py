@@ -35,6 +35,8 @@ def test_a_rank_that_skips_a_call_stands_in_another_call_under_the_same_number(t
     text = live.TRAINING_SCRIPT.read_text().splitlines()
     assert any("dist.all_reduce(gradient)" in text[line - 1] for line in lines)
     assert set(result.exit_codes) == {-9}
+    entries = pickle.loads((result.directory / "fr_gloo_rank_0").read_bytes())["entries"]
+    assert {entry["timeout_ms"] for entry in entries} == {1000 * live.GROUP_TIMEOUT_SECONDS}
 
 
 @needs_hooks
