@@ -9,24 +9,10 @@ from provstore.analysis.presence import UNKNOWN
 from provstore.analysis.scene import Scene, is_clock
 from provstore.analysis.waits import HANG, End
 from provstore.analysis.wording import call_words, group_words, rank_words
+from provstore.model.codes import REASONS
 from provstore.model.finding import Finding, Undecided
 
-NEXT_STEPS = {
-    "ring_wrapped": "raise TORCH_FR_BUFFER_SIZE, so that the ring still holds the calls in question",
-    "missing_dump": "collect the dump of every rank; look at the log of those that left none",
-    "refused_dump": "collect the file again; it may have been cut off while it was written",
-    "membership_unknown": "dump with provstore.capture, or keep a pgs_<rank>.json, so that groups are declared",
-    "no_p2p_records": "use a backend that records sends and receives, or torch 2.15 with FlightRecorderHook",
-    "no_completion_events": "dump with a sidecar that holds the time of the dump (provstore.capture)",
-    "no_values": "record tensor_rank_<rank>.jsonl beside the dumps: dumps hold no values",
-    "no_frames": "set TORCH_INCLUDE_STACK_TRACE=1 and use pickle dumps, so that source lines are there",
-    "active_only": "unset TORCH_INCLUDE_ONLY_ACTIVE, so that completed calls are in the dump",
-    "tie": "look at both sides' source lines; a third rank, or a second group of the kind, would decide",
-    "clock_unknown": "dump with a sidecar, so that hosts and their clocks are known",
-    "dump_time_unknown": "dump with a sidecar that holds the time of the dump (provstore.capture)",
-    "seq_not_comparable": "use torch 2.4 or later, whose numbers can be compared between ranks",
-    "version_unknown": "read the dumps with a provstore release that knows their format",
-}
+NEXT_STEPS = {code.name.replace("-", "_"): code.what_to_do for code in REASONS}
 
 
 def open_questions(scene: Scene, findings: Sequence[Finding]) -> list[Undecided]:

@@ -31,7 +31,7 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
         if end.kind not in ("cycle", "host"):
             continue
         for found in scene.roles.divergences(_suspects(end)) or _in_their_groups(scene, end):
-            if found.rank not in blamed | seen and _explains(scene, end, found):
+            if found.rank not in blamed | seen and _explains(end, found):
                 seen.add(found.rank)
                 yield _finding(scene, end, found)
 
@@ -89,7 +89,7 @@ def _suspects(end: End) -> Sequence[int]:
     return sorted({*end.ranks, *end.victims})
 
 
-def _explains(scene: Scene, end: End, found: Divergence) -> bool:
+def _explains(end: End, found: Divergence) -> bool:
     """Return whether a divergence can be what the ranks of ``end`` wait for."""
     if end.kind == "cycle" or found.rank in end.ranks:
         return True
