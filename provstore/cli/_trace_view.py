@@ -136,7 +136,7 @@ def _label(members: Sequence[TraceNode]) -> str:
         text = first.label
     else:
         ranks = ranks_text(node.rank for node in members if node.rank is not None)
-        group = f" of {first.group}" if first.group else ""
+        group = f" of {first.group_name or first.group}" if first.group else ""
         text = f"{first.kind}s of {first.op or 'call'} #{first.seq}{group}, ranks {ranks}"
     source = f"  ({_place(first)})" if first.source and len({node.source for node in members}) == 1 else ""
     return printable(text + source)

@@ -44,6 +44,8 @@ class TraceNode:
     """Hops from the target, aliases not counted; None when the trace was too large to measure."""
     source: str | None = None
     """Line of user code of the call."""
+    group_name: str | None = None
+    """Description and name of the group, for people; ``group`` is the group as it stands in ids."""
 
 
 @dataclass(frozen=True, slots=True)

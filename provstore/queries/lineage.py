@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from provstore.cypher import query
-from provstore.model import ids
-from provstore.model.trace import Trace, TraceEdge, TraceNode
-from provstore.queries.rows import Row, optional_text, text, texts
+from provstore.model.trace import Trace, TraceEdge
+from provstore.queries.describe import describe, short
+from provstore.queries.rows import text, texts
 from provstore.queries.targets import activity_of
 from provstore.stores import GraphStore
 
@@ -21,11 +20,6 @@ _CHUNK = 5_000
 _ALIAS = "SAME_AS"
 _PROGRAM_ORDER = frozenset({"WAS_INFORMED_BY", "WAS_INFLUENCED_BY", "DERIVED_PROGRAM_ORDER"})
 _PRODUCED = frozenset({"WAS_GENERATED_BY", "DERIVED_GENERATED_BY"})
-_KINDS = {"in": "input", "out": "output", "call": "call"}
-_ID = re.compile(
-    r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:rank/(?P<agent>\d+)|dump/(?P<dumped>\d+)/(?P<dump>\S+)|(?P<backend>[^/]+)/(?P<group>[^/]+@[^/]+)"
-    r"(?:/(?:p2p/(?P<sender>\d+)/(?P<op_id>s?\d+)|(?:local/(?P<local>\d+)/)?(?P<seq>-?\d+))(?:/(?P<rank>\d+)/(?P<side>in|out|call))?)?)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +70,6 @@ def path(store: GraphStore, iri: str, target: str) -> Trace:
     relations = texts(found[0], "relations")
     edges = [TraceEdge(a, r, b) for a, r, b in zip(iris, relations, iris[1:])]
     return _answer(store, iri, "path", _Found(iris, edges, {i: at for at, i in enumerate(iris)}), [])
-
-
-def short(iri: str) -> str:
-    """Return an id without the common prefix."""
-    return iri.removeprefix(ids.BASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +192,7 @@ def _not_produced(store: GraphStore, iri: str) -> tuple[str, str] | None:
 
 def _answer(store: GraphStore, iri: str, direction: str, found: _Found, notes: Sequence[str]) -> Trace:
     members = list(found.members)
-    detailed = members if len(members) <= MEASURED_NODES else []
-    facts = _details(store, [iri, *detailed])
-    nodes = tuple(_node(member, facts.get(member), found.hops.get(member)) for member in members)
+    root, *nodes = describe(store, [iri, *members], {**found.hops, iri: 0}, detailed=len(members) <= MEASURED_NODES)
     kinds = Counter(node.kind for node in nodes)
     edges = tuple(found.edges or ())
     counts = {
@@ -221,95 +208,12 @@ def _answer(store: GraphStore, iri: str, direction: str, found: _Found, notes: S
     return Trace(
         target=iri,
         direction=direction,
-        nodes=nodes,
+        nodes=tuple(nodes),
         edges=edges,
-        root=_node(iri, facts.get(iri), 0),
+        root=root,
         complete=found.reason is None,
         reason=found.reason,
         counts=counts,
         edges_omitted=found.edges is None,
         notes=tuple(notes),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Details:
-    op: str | None
-    source: str | None
-
-
-def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
-    """Return operation and source line of the calls among ``iris``; outputs and activities take those of their call."""
-    calls = sorted({record for iri in iris for record in _records(iri)})
-    rows: dict[str, Row] = {}
-    for at in range(0, len(calls), _CHUNK):
-        for row in store.run(query("read/lineage/elements"), {"iris": calls[at : at + _CHUNK]}):
-            if row["signature"] is not None:
-                rows[text(row, "iri")] = row
-    ops = _by_key(store, "read/dumps/signatures", {text(row, "signature") for row in rows.values()}, "op")
-    lines = _by_key(
-        store, "read/dumps/stacks", {text(row, "stack") for row in rows.values() if row["stack"]}, "user_frame"
-    )
-    details: dict[str, _Details] = {}
-    for iri in iris:
-        found = [rows[record] for record in _records(iri) if record in rows]
-        if found:
-            stack = optional_text(found[0], "stack")
-            details[iri] = _Details(ops.get(text(found[0], "signature")), lines.get(stack or ""))
-    for iri, known in list(details.items()):
-        if (activity := activity_of(iri)) is not None:
-            details.setdefault(activity, known)
-    bare = sorted(iri for iri in iris if iri not in details and activity_of(iri) is None)
-    for at in range(0, len(bare), _CHUNK):
-        for row in store.run(query("read/lineage/operations"), {"iris": bare[at : at + _CHUNK]}):
-            details[text(row, "iri")] = _Details(text(row, "op"), None)
-    return details
-
-
-def _records(iri: str) -> list[str]:
-    """Return the ids under which the call of an element may be recorded, the likeliest first."""
-    activity = activity_of(iri)
-    if activity is not None:
-        before = iri[: iri.rindex("/")]
-        return [f"{before}/in", f"{before}/out", f"{before}/call"]
-    named = _ID.fullmatch(short(iri))
-    if named is None:
-        return []
-    rank = named["sender"] or named["local"]
-    if rank is None:
-        return []
-    return [f"{iri}/{rank}/{side}" for side in _KINDS]
-
-
-def _by_key(store: GraphStore, name: str, keys: set[str], column: str) -> dict[str, str]:
-    if not keys:
-        return {}
-    rows = store.run(query(name), {"keys": sorted(keys)})
-    return {text(row, "key"): text(row, column) for row in rows if row[column] is not None}
-
-
-def _node(iri: str, details: _Details | None, hops: int | None) -> TraceNode:
-    named = _ID.fullmatch(short(iri))
-    op = details.op if details else None
-    source = details.source if details else None
-    if named is None:
-        return TraceNode(iri, "element", short(iri), hops=hops)
-    run, attempt = ids.component_text(named["run"]), int(named["attempt"])
-    if named["agent"] is not None:
-        return TraceNode(iri, "rank", f"rank {named['agent']}", run, attempt, int(named["agent"]), hops=hops)
-    if named["dump"] is not None:
-        owner = int(named["dumped"])
-        return TraceNode(iri, "dump", f"dump {named['dump'][:12]} of rank {owner}", run, attempt, owner, hops=hops)
-    group = named["group"]
-    if named["seq"] is None and named["op_id"] is None:
-        return TraceNode(iri, "group", f"group {group}", run, attempt, group=group, hops=hops)
-    stated = named["rank"] or named["sender"] or named["local"]
-    rank = int(stated) if stated is not None else None
-    kind = _KINDS[named["side"]] if named["side"] else ("collective" if named["op_id"] is None else op or "send")
-    number = int(named["seq"]) if named["seq"] is not None else None
-    unknown = "collective" if named["op_id"] is None else "send/recv"
-    call = f"{op or unknown} #{named['seq'] or named['op_id']} of {group}"
-    label = call if named["side"] is None else f"{kind} of {call}"
-    if rank is not None:
-        label += f", rank {rank}"
-    return TraceNode(iri, kind, label, run, attempt, rank, group, op, number, hops, source)
