@@ -89,8 +89,7 @@ def _in_instance(scene: Scene, at: int, victims: tuple[int, ...]) -> Disagreemen
     cause = _cause(scene, blame, detail)
     if cause is None:
         return Disagreement(blame, detail, victims)
-    model = blame.right[0] if cause == "skipped_call" else blame.wrong[0]
-    numbers = _equal_run(scene, model)
+    numbers = _where_it_can_lie(scene, blame, cause)
     caveats = (EQUAL_CALLS,) if numbers[0] != numbers[1] else ()
     return Disagreement(blame, detail, victims, cause, numbers, caveats)
 
@@ -155,13 +154,23 @@ def _came_after(scene: Scene, first: int, second: int) -> bool:
     return bool(((history[:-1] == tokens[first]) & (history[1:] == tokens[second])).any())
 
 
-def _equal_run(scene: Scene, row: int) -> tuple[int, int]:
-    """Return the numbers of the run of equal calls of the group that ends with ``row``."""
-    case, tokens = scene.case, scene.roles.tokens.call
-    rows = _group_rows(scene, row)
-    at = first = int(np.searchsorted(rows, row))
-    while first and tokens[rows[first - 1]] == tokens[row]:
+def _where_it_can_lie(scene: Scene, blame: Blame, cause: str) -> tuple[int, int]:
+    """Return the numbers of the run of calls, equal but for their lines, in which the skip or the extra call lies.
+
+    Where source lines are known, the first line that differs between the two sides ends the search.
+    """
+    case, tokens = scene.case, scene.roles.tokens
+    wrong, right = blame.wrong[0], blame.right[0]
+    model = right if cause == "skipped_call" else wrong
+    rows = _group_rows(scene, model)
+    at = first = int(np.searchsorted(rows, model))
+    while first and tokens.signature[rows[first - 1]] == tokens.signature[model]:
         first -= 1
+    there = {int(case.number[row]): row for row in _group_rows(scene, right if model == wrong else wrong).tolist()}
+    for row in rows[first:at].tolist():
+        other = there.get(int(case.number[row]))
+        if other is not None and tokens.call[row] != tokens.call[other]:
+            return case.seq(row), case.seq(row)
     return case.seq(int(rows[first])), case.seq(int(rows[at]))
 
 

@@ -293,9 +293,9 @@ class Roles:
         return self._divergence("extra_call", int(mine[at]), int(mine[at]), peers=peers)
 
     def _used_to_follow(self, rank: int, first: int, second: int) -> bool:
-        """Return whether calls like ``second`` came right after calls like ``first`` on this rank before."""
-        tokens = self.tokens.in_job
-        past = tokens[self._rows_of(rank)]
+        """Return whether calls like ``second`` came right after calls like ``first`` on this rank before ``second``."""
+        tokens, rows = self.tokens.in_job, self._rows_of(rank)
+        past = tokens[rows[: int(np.flatnonzero(rows == second)[0])]]
         pairs = (past[:-1] == tokens[first]) & (past[1:] == tokens[second])
         return bool(pairs.any())
 

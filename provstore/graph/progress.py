@@ -51,7 +51,8 @@ def _without_state(table: CallTable) -> Flags:
     unknown = np.zeros(len(table), dtype=np.bool_)
     keys = np.stack((table.dump[rows], table.group[rows], table.p2p_seq[rows]))
     _, at, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    unknown[rows] = (counts[at.reshape(-1)] > 1) | (table.p2p_seq[rows] <= 0)
+    numbered = table.p2p_seq[rows]
+    unknown[rows] = (numbered == 0) | ((numbered > 0) & (counts[at.reshape(-1)] > 1))
     return unknown
 
 
