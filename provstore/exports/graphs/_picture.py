@@ -202,3 +202,11 @@ def _instance(key: str) -> str:
     """Return the id of the instance whose side ``key`` is, ``""`` when it is none."""
     parts = key.rsplit("/", 2)
     return parts[0] if len(parts) == 3 and parts[2] in _SIDES and parts[1].isdecimal() else ""
+
+
+def by_rank(nodes: Iterable[Node]) -> list[tuple[int | None, list[Node]]]:
+    """Return (rank, its nodes) in the order of ranks, those of no rank first."""
+    columns: dict[int | None, list[Node]] = {}
+    for node in nodes:
+        columns.setdefault(node.rank, []).append(node)
+    return sorted(columns.items(), key=lambda column: (column[0] is not None, column[0] or 0))

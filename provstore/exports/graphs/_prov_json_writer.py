@@ -10,6 +10,7 @@ from typing import IO
 
 import orjson
 
+from provstore.exports.graphs._containers import sorted_into
 from provstore.exports.graphs._names import Scope
 from provstore.graph.spill import sorted_lines
 from provstore.model.prov import (
@@ -40,21 +41,10 @@ def write_prov_json(parts: Iterable[Part], out: IO[str], remark: str = "") -> No
     Source: The PROV-JSON Serialization, W3C Member Submission of 24 April 2013.
     """
     with ExitStack() as spools:
-        document = _Container(Bundle(), None, spools)
-        bundles: dict[str, _Container] = {}
-        current = document
-        for part in parts:
-            if isinstance(part, Record):
-                current.add(part)
-            elif part.name is None:
-                if not document.is_opened:
-                    document = _Container(part, None, spools)
-                current = document
-            elif part.name.iri in bundles:
-                current = bundles[part.name.iri]
-            else:
-                current = bundles[part.name.iri] = _Container(part, document.scope, spools)
-        _write_object(document.sections(bundles.values()), out)
+        document, bundles = sorted_into(
+            parts, lambda head, within: _Container(head, within.scope if within else None, spools)
+        )
+        _write_object(document.sections(bundles), out)
 
 
 class _Container:

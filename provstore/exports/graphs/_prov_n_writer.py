@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import IO
 
 from provstore.errors import ConfigError
+from provstore.exports.graphs._containers import sorted_into
 from provstore.exports.graphs._names import Scope
 from provstore.model.prov import (
     ELEMENTS,
@@ -58,23 +59,12 @@ def write_prov_n(parts: Iterable[Part], out: IO[str], remark: str = "") -> None:
     Source: PROV-N: The Provenance Notation, W3C Recommendation of 30 April 2013.
     """
     with ExitStack() as spools:
-        document = _Container(Bundle(), None, spools)
-        bundles: dict[str, _Container] = {}
-        current = document
-        for part in parts:
-            if isinstance(part, Record):
-                current.add(part)
-            elif part.name is None:
-                if not document.is_opened:
-                    document = _Container(part, None, spools)
-                current = document
-            elif part.name.iri in bundles:
-                current = bundles[part.name.iri]
-            else:
-                current = bundles[part.name.iri] = _Container(part, document.scope, spools)
+        document, bundles = sorted_into(
+            parts, lambda head, within: _Container(head, within.scope if within else None, spools)
+        )
         out.write(f"document{f' // {remark}' if remark else ''}\n")
         document.copy_to(out)
-        for bundle in bundles.values():
+        for bundle in bundles:
             out.write(f"  bundle {bundle.title()}\n")
             bundle.copy_to(out)
             out.write("  endBundle\n")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from provstore.exports import DEFAULTS, ExportInput, ExportOptions, ExportReport
-from provstore.exports.graphs._picture import CULPRIT, PALETTE, Edge, Node, picture
+from provstore.exports.graphs._picture import CULPRIT, PALETTE, Edge, Node, by_rank, picture
 
 _SHAPES = {"activity": "box", "entity": "ellipse", "agent": "house"}
 _ESCAPES = str.maketrans(
@@ -34,15 +34,12 @@ def export(document: ExportInput, stream: TextIO, options: ExportOptions = DEFAU
 
 
 def _nodes(nodes: tuple[Node, ...], names: dict[str, str]) -> Iterator[str]:
-    columns: dict[int | None, list[Node]] = {}
-    for node in nodes:
-        columns.setdefault(node.rank, []).append(node)
-    for rank in sorted(columns, key=lambda rank: (rank is not None, rank or 0)):
+    for rank, of_rank in by_rank(nodes):
         if rank is None:
-            yield from (f"  {_node(node, names)}" for node in columns[rank])
+            yield from (f"  {_node(node, names)}" for node in of_rank)
         else:
             yield f'  subgraph cluster_{rank} {{ label="rank {rank}"; color="{PALETTE[rank % len(PALETTE)]}";'
-            yield from (f"    {_node(node, names)}" for node in columns[rank])
+            yield from (f"    {_node(node, names)}" for node in of_rank)
             yield "  }"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TextIO
 
 from provstore.exports import DEFAULTS, ExportInput, ExportOptions, ExportReport
-from provstore.exports.graphs._picture import CULPRIT, PALETTE, Node, Picture, picture
+from provstore.exports.graphs._picture import CULPRIT, PALETTE, Node, Picture, by_rank, picture
 
 MAX_CHARACTERS = 50_000
 """Renderers refuse a longer text by default."""
@@ -46,15 +46,12 @@ def _text(drawn: Picture) -> str:
 
 
 def _nodes(nodes: tuple[Node, ...], names: dict[str, str]) -> Iterator[str]:
-    columns: dict[int | None, list[Node]] = {}
-    for node in nodes:
-        columns.setdefault(node.rank, []).append(node)
-    for rank in sorted(columns, key=lambda rank: (rank is not None, rank or 0)):
+    for rank, of_rank in by_rank(nodes):
         if rank is None:
-            yield from (f"  {_node(node, names)}" for node in columns[rank])
+            yield from (f"  {_node(node, names)}" for node in of_rank)
         else:
             yield f'  subgraph column{rank}["rank {rank}"]'
-            yield from (f"    {_node(node, names)}:::rank{rank % len(PALETTE)}" for node in columns[rank])
+            yield from (f"    {_node(node, names)}:::rank{rank % len(PALETTE)}" for node in of_rank)
             yield "  end"
 
 
