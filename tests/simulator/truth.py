@@ -13,7 +13,7 @@ from .faults import MISMATCHES, Injected
 from .program import Group, Job
 from .recorder import Moment
 
-ORDER = frozenset({"order_deadlock"})
+ORDER = frozenset({"order_deadlock", "skipped_call"})
 KINDS: Mapping[str, frozenset[str]] = {
     "stuck": frozenset({"host"}),
     "dead": frozenset({"dead"}),
@@ -273,13 +273,15 @@ def _decidable(evidence: Evidence, made: Injected, hangs: bool, awaited: dict[tu
             return False
         entered = 1 + len(_same_place(evidence, fault.rank, made))
         return entered >= 3 and entered > len(group.ranks) // 2 and "transfers" not in lacks
-    return _decidable_by_counts(evidence, fault.kind, group)
+    return _decidable_by_counts(evidence, made, group)
 
 
-def _decidable_by_counts(evidence: Evidence, kind: str, group: Group) -> bool:
-    lacks = evidence.lacks
+def _decidable_by_counts(evidence: Evidence, made: Injected, group: Group) -> bool:
+    lacks, kind = evidence.lacks, made.fault.kind
     if kind == "device":
-        return "status" not in lacks or "finished_calls" not in lacks
+        # with nobody waiting and no dump time it could still be in flight (FR 8.2)
+        victims = any(_pending(evidence, rank) for rank in evidence.moments if rank != made.fault.rank)
+        return (victims or "dump_time" not in lacks) and not {"status", "finished_calls"} <= lacks
     if kind in ("device_before", "network"):
         return not evidence.job.has_p2p and ("dump_time" not in lacks or group.backend != "gloo")
     if lacks & {"whole_ring", "finished_calls", "transfers"} or kind == "wrong_group":

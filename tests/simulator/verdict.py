@@ -84,6 +84,9 @@ def _innocents(truth: Truth, finding: Finding) -> frozenset[int]:
     if named in truth.sets or _is_about_missing(truth, finding):
         return frozenset()
     allowed = truth.culprits | truth.allowed
+    if truth.fault == "order" and finding.kind != "order_deadlock":
+        # any member waits in the circle, but only one of them changed its order
+        return named - truth.sets[0]
     if finding.kind in ("collective_hang", "order_deadlock"):
         allowed = allowed.union(*truth.sets)
     return named - allowed

@@ -36,9 +36,9 @@ GLOO = (
 )  # fmt: skip
 CORPUS_CASES = (*(f"fr-gloo/{name}" for name in GLOO), "fr-nccl/gpu_error_1st", "fr-nccl/lock_gil_2nd")
 SIMULATED = (
-    ("ddp", "stuck", 1), ("ddp", "none", 1), ("fsdp", "skip", 2), ("hsdp", "wrong_size", 3), ("megatron", "stuck", 4),
+    ("ddp", "none", 1), ("fsdp", "skip", 2), ("hsdp", "wrong_size", 3), ("megatron", "stuck", 4),
     ("megatron", "no_send", 6), ("megatron_batched", "dead", 2), ("expert", "device", 5), ("context", "stuck", 1),
-    ("gloo_hsdp", "wrong_op", 3), ("hsdp", "order", 1), ("fsdp", "slow", 1), ("megatron", "none", 2),
+    ("hsdp", "order", 1), ("fsdp", "slow", 1),
 )  # fmt: skip
 CASES = (*CORPUS_CASES, *("/".join(map(str, case)) for case in SIMULATED))
 

@@ -30,17 +30,32 @@ def judged(layout: str, fault: str, seed: int, variation: str = "plain", large: 
     return trial
 
 
+def expect_answer(trial: Trial) -> None:
+    """Where the dumps can show the fault, it must be named; of two faults, at least one, and no innocent either way."""
+    words = ("right", "partial") if trial.outcome.truth.parts else ("right",)
+    if trial.outcome.truth.decidable:
+        assert trial.verdict.word in words, f"{trial.outcome.scenario.describe()}: {trial.verdict}"
+
+
 PAIRS = [(layout, fault) for layout in LAYOUT_NAMES for fault in FAULTS if exists(layout, fault)]
 
 
 @pytest.mark.parametrize(("layout", "fault"), PAIRS)
 def test_a_fault_that_the_dumps_can_show_is_named_and_nobody_else(layout: str, fault: str) -> None:
-    trial = judged(layout, fault, seed=11)
-    if trial.outcome.truth.decidable:
-        assert trial.verdict.word == "right", f"{trial.outcome.scenario.describe()}: {trial.verdict}"
+    expect_answer(judged(layout, fault, seed=11))
 
 
-HEALTHY = [(layout, variation) for layout in LAYOUT_NAMES for variation in VARIATIONS if fits(layout, variation)]
+def taken(at: int, count: int) -> list[str]:
+    """Return ``count`` layouts, others for every ``at``, so that a short list covers all of them in turn."""
+    return [LAYOUT_NAMES[(at * 5 + step * 3) % len(LAYOUT_NAMES)] for step in range(count)]
+
+
+HEALTHY = [
+    (layout, variation)
+    for at, variation in enumerate(VARIATIONS)
+    for layout in (LAYOUT_NAMES if variation in ("plain", "wrapped") else taken(at, 4))
+    if fits(layout, variation)
+]
 
 
 @pytest.mark.parametrize(("layout", "variation"), HEALTHY)
@@ -58,29 +73,25 @@ def test_a_dump_in_flight_is_no_hang(layout: str, seed: int) -> None:
 
 
 POORER = [
-    (LAYOUT_NAMES[(at * 3 + place) % len(LAYOUT_NAMES)], fault, variation)
+    (layout, fault, variation)
     for at, variation in enumerate(VARIATIONS)
     if variation not in ("plain", "hook")
     for place, fault in enumerate(FAULTS)
-    if exists(LAYOUT_NAMES[(at * 3 + place) % len(LAYOUT_NAMES)], fault)
-    and fits(LAYOUT_NAMES[(at * 3 + place) % len(LAYOUT_NAMES)], variation)
+    for layout in taken(at + place, 1)
+    if (at + place) % 2 and exists(layout, fault) and fits(layout, variation)
 ]
 
 
 @pytest.mark.parametrize(("layout", "fault", "variation"), POORER)
 def test_poorer_evidence_never_accuses_an_innocent_rank(layout: str, fault: str, variation: str) -> None:
-    trial = judged(layout, fault, 13, variation)
-    if trial.outcome.truth.decidable:
-        assert trial.verdict.word == "right", f"{trial.outcome.scenario.describe()}: {trial.verdict}"
+    expect_answer(judged(layout, fault, 13, variation))
 
 
 @pytest.mark.parametrize(
     "fault", ["stuck", "dead", "no_send", "skip", "wrong_op", "wrong_size", "wrong_dtype", "device"]
 )
 def test_sixty_four_ranks_with_pipelines_are_told_apart(fault: str) -> None:
-    trial = judged("megatron", fault, 21, large=True)
-    if trial.outcome.truth.decidable:
-        assert trial.verdict.word == "right", f"{trial.outcome.scenario.describe()}: {trial.verdict}"
+    expect_answer(judged("megatron", fault, 21, large=True))
 
 
 def test_two_hundred_and_fifty_six_healthy_ranks_are_healthy(tmp_path: Path) -> None:
