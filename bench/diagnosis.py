@@ -61,6 +61,9 @@ def main() -> int:
     given = options.parse_args()
     if given.measure:
         side, folder, report = given.measure
+        if side == "simulate":
+            _simulate(next(case for case in CASES if case.name == report), Path(folder))
+            return 0
         figures = {"ours": _measure_ours, "torch": _measure_torch}[side](Path(folder))
         Path(report).write_text(json.dumps(figures))
         return 0
@@ -85,7 +88,9 @@ def _dumps(case: Case, place: Path, generator: Path) -> Path:
         return folder
     print(f"making {case.name} ...", file=sys.stderr)
     if not generator.exists():
-        _simulate(case, folder)
+        # in a process of its own: the kernel counts the memory of a parent into the peak of what it starts
+        command = [sys.executable, str(Path(__file__).resolve()), "--measure", "simulate", str(folder), case.name]
+        subprocess.run(command, check=True)
         return folder
     command = [sys.executable, str(generator), str(folder), "--ranks", str(case.ranks), "--tp", str(case.tensor)]
     command += ["--pp", str(case.stages), "--entries", str(case.entries)]
