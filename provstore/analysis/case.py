@@ -11,9 +11,9 @@ from provstore.analysis.instances import Instances, find_instances
 from provstore.analysis.options import Options
 from provstore.analysis.presence import Presence
 from provstore.analysis.signatures import Demands, demands
-from provstore.graph.calltable import CallTable, JobGroup, build
+from provstore.graph.calltable import CallTable, Flags, Integers, JobGroup, build
 from provstore.graph.frames import user_frame
-from provstore.graph.matching import aligned, paired
+from provstore.graph.matching import EXACT, Pairs, aligned, paired
 from provstore.graph.progress import Progress, progress
 from provstore.model.dump import ABSENT, COLLECTIVE, DumpSet, Signature
 from provstore.model.finding import Culprit, Evidence, GroupName, Source
@@ -41,9 +41,21 @@ class Case:
         return find_instances(self.table, self.number, self.wants)
 
     @cached_property
-    def partner(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _pairs(self) -> Pairs:
+        return paired(self.table, self.progress)
+
+    @cached_property
+    def partner(self) -> Integers:
         """The row of each send's receive and each receive's send, or -1."""
-        return paired(self.table, self.progress).partners()
+        return self._pairs.partners()
+
+    @cached_property
+    def is_counted(self) -> Flags:
+        """Whether a send or receive was paired by counting from the first call of both ends."""
+        found = np.zeros(len(self.table), dtype=np.bool_)
+        exact = self._pairs.basis == EXACT
+        found[self._pairs.sends[exact]] = found[self._pairs.receives[exact]] = True
+        return found
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

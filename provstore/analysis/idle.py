@@ -44,18 +44,22 @@ def idle_ends(scene: Scene) -> Iterator[IdleEnd]:
 
 def _standing(scene: Scene, row: int, inside: list[int], outside: list[int]) -> str:
     """Return whether those inside an awaited call are ``right`` to be there, ``wrong``, or whether that is ``open``."""
-    if len(inside) > len(outside):
+    if len(inside) > len(outside) or not _is_mostly_over(scene):
         return "right"
+    elsewhere = _elsewhere(scene, row)
+    if len(outside) >= _OUTVOTED * len(inside) and not elsewhere:
+        return "wrong"
     usual = {known for rank in outside if (known := _expects(scene, row, rank)) is not None}
-    if usual == {True}:
+    if usual == {True} or elsewhere:
         return "right"
-    if usual == {False}:
-        return "wrong"
-    if _only_here(scene, row):
-        return "wrong"
-    if len(outside) >= _OUTVOTED * len(inside) and not _elsewhere(scene, row):
-        return "wrong"
-    return "right" if len(inside) == len(outside) or _elsewhere(scene, row) else "open"
+    return "wrong" if usual == {False} or _only_here(scene, row) else "open"
+
+
+def _is_mostly_over(scene: Scene) -> bool:
+    """Return whether more ranks are idle than wait: most of the job has ended."""
+    seen = {dump.rank for dump in scene.case.table.dumps}
+    waiting = len(seen & set(scene.waits.of_rank))
+    return len(seen) - waiting > waiting
 
 
 def _expects(scene: Scene, row: int, rank: int) -> bool | None:

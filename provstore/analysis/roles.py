@@ -139,6 +139,8 @@ class Roles:
         by_role: dict[tuple[object, ...], list[tuple[int, Integers]]] = {}
         for rank in members:
             rows = self._rows_of(rank)
+            if any(dump.active_only for dump in self._case.table.dumps if dump.rank == rank):
+                continue
             places = [int(np.searchsorted(self._case.table.turn[rows], turn)) for turn in anchors.get(rank, ())]
             if not places and not self._from_the_start(rank):
                 continue
@@ -218,7 +220,8 @@ class Roles:
     def _was_habit(self, found: Divergence) -> bool:
         """Return whether the rank itself used to do as its one peer did, and never as it does now."""
         rows = self._rows_of(found.rank)
-        followers = self._followers(rows, int(np.flatnonzero(rows == found.row)[0]))
+        places = self._places_before(rows, int(np.flatnonzero(rows == found.row)[0]), shortest=2)
+        followers = {int(self.tokens.in_job[rows[place]]) for place in places}
         now, usual = int(self.tokens.in_job[found.row]), int(self.tokens.in_job[found.model_row])
         if found.kind == "extra_call":
             return bool(followers) and now not in followers
@@ -235,12 +238,10 @@ class Roles:
         if (tokens[before] == tokens[at]).any():
             return True, None
         skipped = [place for place in before.tolist() if place + 1 < at and tokens[place + 1] == tokens[at]]
+        if not skipped and not (tokens[:at] == tokens[at]).any():
+            return False, None
         kind = "skipped_call" if skipped else "extra_call"
         return False, self._divergence(kind, row, int(rows[skipped[-1]]) if skipped else row)
-
-    def _followers(self, rows: Integers, at: int) -> set[int]:
-        """Return what followed, earlier, the longest run of calls that now precedes call ``at`` of a rank."""
-        return {int(self.tokens.in_job[rows[place]]) for place in self._places_before(rows, at, shortest=1)}
 
     def _places_before(self, rows: Integers, at: int, shortest: int) -> Integers:
         """Return where, earlier, a call stood after the longest run of calls that now precedes call ``at``."""

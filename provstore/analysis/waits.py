@@ -191,9 +191,14 @@ class Waits:
         if partner < 0:
             return Wait(rank, row, BLOCKED, (self._missing_partner(row, peer),))
         if case.progress.done[partner]:
-            return Wait(rank, row, DEVICE, peers_done=(peer,))
+            if case.is_counted[row]:
+                return Wait(rank, row, DEVICE, peers_done=(peer,))
+            reason = NOT_POSTED if peer in case.pending_of else UNKNOWN
+            return Wait(rank, row, BLOCKED, (Blocker(peer, reason, "ring_wrapped"),))
         if case.progress.settled[partner]:
             return Wait(rank, row, SETTLING)
+        if not case.progress.pending[partner]:
+            return Wait(rank, row, BLOCKED, (Blocker(peer, UNKNOWN, "active_only"),))
         channels = int(table.channel[row]), int(table.channel[partner])
         if payload(case.signature(row), channels[0]) != payload(case.signature(partner), channels[1]):
             return Wait(rank, row, MISMATCH)

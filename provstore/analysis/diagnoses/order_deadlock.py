@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provstore.analysis.build import Place, Remarks, age_caveats, make
+from provstore.analysis.case import Case
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import NOT_POSTED, Blocker, End, Wait
 from provstore.analysis.wording import call_words, hop, rank_words, source_words
@@ -13,7 +14,7 @@ from provstore.model.finding import Finding
 ABOUT = "hang"
 PRECEDENCE = 70
 
-NEVER_POSTED = "one of them left out a send or receive that the other waits for; which one cannot be told"
+NEVER_POSTED = "one of them left out a call that the other waits in; which one cannot be told"
 
 _SHOWN = 6
 
@@ -57,6 +58,12 @@ def shortest_cycle(scene: Scene, end: End) -> list[tuple[Wait, Blocker]]:
     return best
 
 
+def _may_be_a_skip(case: Case, steps: list[tuple[Wait, Blocker]]) -> bool:
+    """Return whether one rank may as well have left out the call the other waits in: there is no past to tell."""
+    active_only = any(case.table.dumps[int(case.table.dump[wait.row])].active_only for wait, _ in steps)
+    return active_only or any(blocker.reason == NOT_POSTED for _, blocker in steps)
+
+
 def _finding(scene: Scene, end: End) -> Finding:
     case = scene.case
     steps = shortest_cycle(scene, end)
@@ -65,7 +72,7 @@ def _finding(scene: Scene, end: End) -> Finding:
         f"rank {wait.rank} in {call_words(case, wait.row)}{source_words(case.source(wait.row))}" for wait, _ in steps
     ]
     shown = "; ".join(texts[:_SHOWN]) + ("; …" if len(texts) > _SHOWN else "")
-    doubtful = any(blocker.reason == NOT_POSTED for _, blocker in steps)
+    doubtful = _may_be_a_skip(case, steps)
     row = min((wait.row for wait, _ in steps), key=lambda at: (int(case.table.created[at]), at), default=end.row)
     return make(
         case,

@@ -81,8 +81,9 @@ def _in_their_groups(scene: Scene, end: End) -> list[Divergence]:
 def _by_habit(scene: Scene, end: End) -> list[Divergence]:
     """Return who of a cycle does what it never did there, when the others do what they always did."""
     known = [scene.roles.habit(rank, scene.waits.of_rank[rank].row) for rank in end.ranks]
-    strays = [found for _, found in known if found is not None]
-    return strays if len(strays) == 1 and all(usual for usual, found in known if found is None) else []
+    strays = [found for usual, found in known if usual is False]
+    others_are_usual = sum(usual is True for usual, _ in known) == len(known) - 1
+    return [found for found in strays if found is not None] if len(strays) == 1 and others_are_usual else []
 
 
 def _suspects(end: End) -> Sequence[int]:
