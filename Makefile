@@ -21,7 +21,7 @@ demo: $(VENV)/.core ## Set up, then show the main job on shipped dumps of a real
 	@$(RUN)/provstore demo
 
 test: $(VENV)/.dev ## Set up everything, then run all tests
-	@$(RUN)/python -m pytest $(ARGS)
+	@$(RUN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, docs commands
 	@$(RUN)/ruff format --check .

@@ -110,7 +110,9 @@ def rebuild_code(report: RebuildReport) -> int:
 
 
 def rebuild_lines(report: RebuildReport, *, width: int) -> Iterator[Line]:
-    """Yield what the new graph holds."""
+    """Yield what the new graph holds, and what it lacks."""
+    for problem in report.problems:
+        yield from _wrapped(f"journal: {problem}", width, "bold red")
     yield Line(f"rebuilt from {counted(report.batches, 'batch', 'batches')}, journal at {report.position}", "green")
     for labels, count in report.counts.items():
         yield from _wrapped(f"  {count:>12,}  {labels}", width)
