@@ -63,5 +63,9 @@ if [ "$profile" = dev ] && [ -z "${PROVSTORE_TEST_NEO4J_URI:-}" ]; then
     command -v mvn >/dev/null || missing+=(maven)
     [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
 fi
+if [ "$profile" = dev ] && ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
+    # Checks docker/compose.yaml; its test is skipped without it.
+    [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || (apt_install docker-compose) || true
+fi
 touch "$venv/.$profile"
 [ "$profile" = core ] || touch "$venv/.core"
