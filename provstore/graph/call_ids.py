@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from provstore.model import ids
 from provstore.model.dump import ABSENT, COLLECTIVE, RECV, SEND, Dump
 
-
 SIDES = ("in", "out", "call")
 
 
