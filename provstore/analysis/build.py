@@ -70,7 +70,9 @@ def make(
     group = int(case.table.group[row])
     source = case.source(row if at_culprit is None else at_culprit)
     is_p2p = case.is_p2p(row)
-    number = case.seq(row) if seq is None else seq
+    # Numbers of sends and receives mean something on one rank only: the culprit's own is shown.
+    own = at_culprit if is_p2p and at_culprit is not None and case.is_p2p(at_culprit) else row
+    number = case.seq(own) if seq is None else seq
     rows = list(dict.fromkeys((*(() if at_culprit is None else (at_culprit,)), row, *place.evidence)))[:_SHOWN_EVIDENCE]
     looked_at = list(case.evidence_of(rows))
     seen = {item.rank for item in looked_at}
@@ -87,7 +89,7 @@ def make(
         detail=detail,
         cause=cause,
         group=case.group_name(group),
-        op=case.signature(row).op if op is None else op,
+        op=case.signature(own).op if op is None else op,
         channel="p2p" if is_p2p else "collective",
         seq=number,
         seq_range=seq_range,

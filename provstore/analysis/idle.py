@@ -34,7 +34,7 @@ def idle_ends(scene: Scene) -> Iterator[IdleEnd]:
     ends = [end for end in scene.waits.ends if end.kind == "host"]
     idle = {end.ranks[0] for end in ends}
     for end in ends:
-        row = _first_awaited(scene, end)
+        row = first_awaited(scene, end)
         inside, outside = _sides(scene, row, idle)
         hides = _may_hide(scene.case, end.ranks[0], row)
         verdict = "right" if scene.case.is_p2p(row) else _standing(scene, row, inside, outside)
@@ -72,7 +72,8 @@ def _expects(scene: Scene, row: int, rank: int) -> bool | None:
     return int(scene.roles.tokens.call[row]) in usual if usual else None
 
 
-def _first_awaited(scene: Scene, end: End) -> int:
+def first_awaited(scene: Scene, end: End) -> int:
+    """Return the call of another rank that the end's rank should have entered first, as far as roles tell."""
     case, rank = scene.case, end.ranks[0]
     expected = scene.roles.next_expected(rank)
     in_time = sorted(end.awaited, key=lambda at: (int(case.table.created[at]), at))
@@ -83,7 +84,7 @@ def _first_awaited(scene: Scene, end: End) -> int:
                 return row
             if case.is_p2p(row) and case.is_p2p(expected) and case.group(expected).desc == case.group(row).desc:
                 return row
-    return next((row for row in in_time if not case.is_p2p(row)), in_time[0])
+    return min(in_time, key=lambda row: (case.is_p2p(row), scene.roles.calls_since_anchor(case.rank(row)) or 0))
 
 
 def _may_hide(case: Case, rank: int, row: int) -> bool:

@@ -109,6 +109,14 @@ class Roles:
                 return int(max(ahead, key=len)[len(mine)])
         return None
 
+    def calls_since_anchor(self, rank: int) -> int | None:
+        """Return how many calls a rank made since the last instances of its largest group; None when not known."""
+        for group in self._groups_of(rank):
+            troop = self._troops_of(group).get(rank)
+            if troop is not None:
+                return len(troop.tails[rank])
+        return None
+
     def _groups_of(self, rank: int) -> list[int]:
         groups = self._case.table.groups
         mine = [at for at, group in enumerate(groups) if rank in group and len(group.ranks) > 1]

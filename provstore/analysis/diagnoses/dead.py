@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
+from provstore.analysis.idle import first_awaited
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, rank_words, source_words, verb
@@ -29,19 +30,20 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
 
 def _finding(scene: Scene, end: End) -> Finding:
     case, rank = scene.case, end.ranks[0]
-    place = scene.waits.place(end.row)
+    row = first_awaited(scene, end)
+    place = scene.waits.place(row)
     waiting = sorted({case.rank(row) for row in end.awaited if scene.waits.place(row) == place})
     refused = rank in case.refused
-    settled = bool(case.progress.eventless[end.row]) and _mostly_settled(scene, end.row)
+    settled = bool(case.progress.eventless[row]) and _mostly_settled(scene, row)
     summary = (
         f"rank {rank}: {'its dump could not be read' if refused else 'left no dump'}; {rank_words(waiting)} "
-        f"{verb(waiting, 'waits', 'wait')} for it in {call_words(case, end.row)}{source_words(case.source(end.row))}. "
+        f"{verb(waiting, 'waits', 'wait')} for it in {call_words(case, row)}{source_words(case.source(row))}. "
         f"Dead, or cut off."
     )
     return make(
         case,
         "dead",
-        Place(end.row, evidence=tuple(end.awaited)),
+        Place(row, evidence=tuple(end.awaited)),
         summary=summary,
         confidence="possible" if refused or settled else "probable",
         culprits=(rank,),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from provstore.analysis.blame import Blame
 from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
+from provstore.analysis.case import Case
 from provstore.analysis.disagreements import Disagreement, disagreements
 from provstore.analysis.scene import Scene
 from provstore.analysis.wording import call_words, rank_words, shape_words, source_words, verb
@@ -70,9 +71,17 @@ def _who(scene: Scene, found: Disagreement, wrong: list[int]) -> str:
     line = source_words(case.source(mine))
     return (
         f"{rank_words(wrong)}: {verb(wrong, 'calls', 'call')} {shape_words(case, mine)}{line}"
-        f" as {call_words(case, theirs).split(' ', 1)[1]}, where {rank_words(others)} "
+        f" as {_as_what(case, theirs)}, where {rank_words(others)} "
         f"{verb(others, 'calls', 'call')} {shape_words(case, theirs)}{source_words(case.source(theirs))}; "
         f"{_GROUNDS[blame.ground]}."
+    )
+
+
+def _as_what(case: Case, theirs: int) -> str:
+    return (
+        f"the other end of {call_words(case, theirs)}"
+        if case.is_p2p(theirs)
+        else call_words(case, theirs).split(" ", 1)[1]
     )
 
 

@@ -145,6 +145,8 @@ def _range(scene: Scene, found: Divergence, number: int | None) -> tuple[int, in
         for row in range(table.rows_of_dump(int(table.dump[found.row])).start, found.row + 1)
         if table.group[row] == found.group and scene.case.is_p2p(row) == scene.case.is_p2p(found.model_row)
     ]
+    if scene.case.is_p2p(found.model_row):
+        number = None
     inside = found.kind == "extra_call"
     before = [row for row in rows if row < found.row or inside]
     last = scene.case.seq(before[-1]) if before else 0
