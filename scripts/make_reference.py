@@ -107,7 +107,7 @@ def decisions() -> str:
     """Return the list of decision records."""
     lines = ["# Decisions", "", _MADE, ""]
     lines += [
-        "Why the project is built as it is: context, decision, consequences. A decision is replaced, never turned round.",
+        "Why the project is built as it is: context, decision, consequences. A later one replaces an earlier one.",
         "",
     ]
     for page in sorted((DOCS / "adr").glob("[0-9]*.md")):
