@@ -30,7 +30,7 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     for end in scene.waits.ends:
         if end.kind not in ("cycle", "host"):
             continue
-        for found in scene.roles.divergences(_suspects(end)) or _in_their_groups(scene, end):
+        for found in scene.roles.divergences(_suspects(scene, end)) or _in_their_groups(scene, end):
             if found.rank not in blamed | seen and _explains(end, found):
                 seen.add(found.rank)
                 yield _finding(scene, end, found)
@@ -86,8 +86,11 @@ def _by_habit(scene: Scene, end: End) -> list[Divergence]:
     return [found for found in strays if found is not None] if len(strays) == 1 and others_are_usual else []
 
 
-def _suspects(end: End) -> Sequence[int]:
-    return sorted({*end.ranks, *end.victims})
+def _suspects(scene: Scene, end: End) -> Sequence[int]:
+    """Return whose calls are compared: an idle rank's own, and all that wait for it when it may only look idle."""
+    if end.kind == "cycle" or end.ranks[0] in scene.case.hides_p2p:
+        return sorted({*end.ranks, *end.victims})
+    return end.ranks
 
 
 def _explains(end: End, found: Divergence) -> bool:
