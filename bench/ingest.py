@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Ingest into journal and embedded graph, and traces of what was stored: CPU, wall time and memory against their bars.
+"""Ingest into journal and embedded graph, and traces of what was stored: CPU, wall and memory against their bars.
 
-The input is a healthy job of 8 ranks with 20,000 calls each (synthetic, made on the spot). Every command runs in a fresh
+The input is a healthy job of 8 ranks with 20,000 calls each (synthetic, made on the spot). Every command runs in a new
 process; CPU counts the process and its workers. The large closure is measured on a ladder of 500,000 nodes.
 """
 

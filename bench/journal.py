@@ -48,9 +48,7 @@ def main() -> int:
         ]
         found[side] = min(runs, key=lambda run: float(run["cpu_seconds"]))
     ours = found["journal"]
-    print(
-        f"{given.ranks} batches of {given.calls} calls: CPU s, wall s, MB on disk, MB of memory added, CPU ratio"
-    )
+    print(f"{given.ranks} batches of {given.calls} calls: CPU s, wall s, MB on disk, MB of memory added, CPU ratio")
     for side, run in found.items():
         ratio = run["cpu_seconds"] / ours["cpu_seconds"]
         print(

@@ -1,4 +1,4 @@
-"""Record the dumps that ship in ``provstore/samples``: three small gloo jobs, through the capture helper, with torch >= 2.15.
+"""Record the dumps that ship in ``provstore/samples``: three small gloo jobs, dumped by the capture helper.
 
     python scripts/make_samples.py [FOLDER]
 

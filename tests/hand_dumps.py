@@ -49,7 +49,7 @@ def dump(
     sidecar: Sidecar | None = None,
     name: str = "",
 ) -> Dump:
-    """Return the dump of one rank; records are numbered from 0 and created a second apart unless a row says otherwise."""
+    """Return the dump of one rank; records count from 0 and are created a second apart unless a row says otherwise."""
     groups = tuple(groups or [world(ranks, backend=backend)])
     signatures = [
         Signature(f"{backend}:{row.op}", backend, row.op, row.inputs, row.outputs, ("Float",), ("Float",))

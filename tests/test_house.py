@@ -18,7 +18,6 @@ PACKAGE = ROOT / "provstore"
 START_UP_SECONDS = 0.25
 LONGEST_FILE = 400
 REVIEWED_FILES = {
-    "provstore/api/store.py": "one class, one method a question",
     "provstore/graph/prov_json_text.py": "one grammar, read from top to bottom",
     "provstore/graph/prov_mapping.py": "one mapping, record by record",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from provstore.errors import ConfigError
+
 ABOUT = ("hang", "slow", "nan")
 
 
@@ -19,3 +21,8 @@ class Options:
     straggler_last_share: float = 0.75
     straggler_cadence_share: float = 0.2
     straggler_floor_ms: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse a question that nobody can answer."""
+        if self.about is not None and self.about not in ABOUT:
+            raise ConfigError(f"{self.about}: about: not a question; there are {', '.join(ABOUT)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import tempfile
 import time
@@ -23,9 +22,7 @@ from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import GraphStore, open_store
 
 if TYPE_CHECKING:
-    from prov.model import ProvDocument
-
-    from provstore.exports import ExportInput, ExportOptions, ExportReport
+    from provstore.exports import ExportOptions, ExportReport
     from provstore.ingest.given import Progress
     from provstore.journal import Journal
 
@@ -135,6 +132,7 @@ class Store:
         Raises:
             InputError: The target names nothing, or several elements (all are listed).
         """
+        from provstore.api.writing import TraceWriter
         from provstore.queries import lineage
         from provstore.queries.targets import Scope, resolve
 
@@ -149,7 +147,7 @@ class Store:
         if self._behind:
             notes = (*found.notes, self._behind_note())
             found = replace(found, complete=False, reason="graph_behind_journal", notes=notes)
-        return replace(found, writer=_TraceWriter(self._graph))
+        return replace(found, writer=TraceWriter(self._graph))
 
     def diagnose(
         self, *, run: str | None = None, attempt: int | None = None, about: str | None = None, save: bool = False
@@ -342,34 +340,6 @@ class Store:
         listed = ", ".join(f"{name} attempt {number}" for name, number in fits)
         hint = "choose with --run and --attempt"
         raise InputError(f"{self.uri}: {asked or 'runs'}: {len(fits)} fit: {listed}", hint=hint)
-
-
-class _TraceWriter:
-    """Writes traces with the facts of one store."""
-
-    def __init__(self, graph: GraphStore) -> None:
-        self._graph = graph
-
-    def text(self, trace: Trace, form: str) -> str:
-        from provstore.api.writing import write
-
-        stream = io.StringIO()
-        write(form, self._document(trace), stream)
-        return stream.getvalue()
-
-    def prov(self, trace: Trace) -> ProvDocument:
-        from provstore.exports.graphs.prov_json import to_prov
-
-        return to_prov(self._document(trace))
-
-    def _document(self, trace: Trace) -> ExportInput:
-        from provstore.exports import ExportInput
-        from provstore.queries import statements
-
-        iris = [trace.target, *(node.iri for node in trace.nodes)]
-        return ExportInput(
-            lambda: statements.of_elements(self._graph, iris), f"{trace.direction} of {trace.root.label}"
-        )
 
 
 def _answer(store: GraphStore, query: cypher.Query, parameters: Mapping[str, object]) -> Answer:

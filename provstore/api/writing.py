@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from provstore import rooms
 from provstore.errors import InputError
 from provstore.exports import ExportInput, ExportOptions, ExportReport
+from provstore.model.trace import Trace
+from provstore.queries import statements
+from provstore.stores import GraphStore
+
+if TYPE_CHECKING:
+    from prov.model import ProvDocument
 
 
 def write(
@@ -27,6 +34,31 @@ def write(
     with _stream(to) as stream:
         report: ExportReport = module.export(document, stream, options or ExportOptions())
     return report
+
+
+class TraceWriter:
+    """Writes traces with the facts of one store."""
+
+    def __init__(self, graph: GraphStore) -> None:
+        self._graph = graph
+
+    def text(self, trace: Trace, form: str) -> str:
+        """Return a trace in an export format."""
+        stream = io.StringIO()
+        write(form, self._document(trace), stream)
+        return stream.getvalue()
+
+    def prov(self, trace: Trace) -> ProvDocument:
+        """Return a trace as a document of the ``prov`` library."""
+        from provstore.exports.graphs.prov_json import to_prov
+
+        return to_prov(self._document(trace))
+
+    def _document(self, trace: Trace) -> ExportInput:
+        iris = [trace.target, *(node.iri for node in trace.nodes)]
+        return ExportInput(
+            lambda: statements.of_elements(self._graph, iris), f"{trace.direction} of {trace.root.label}"
+        )
 
 
 @contextlib.contextmanager

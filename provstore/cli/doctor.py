@@ -12,7 +12,7 @@ from importlib import metadata, util
 import typer
 from rich.console import Console
 
-from provstore import errors
+from provstore import config, errors
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines, worst
 from provstore.cli._stores import opened
@@ -55,7 +55,7 @@ def doctor(settings: Globals) -> None:
 
     Exit code: 0 nothing is missing, 2 something is, 7 the store is unavailable.
     """
-    checks = [*_interpreter(), *_libraries(), _torch(), _memory_limit(), _store(settings), *_recorder()]
+    checks = [*_interpreter(), *_libraries(), *_name_clash(), _torch(), _memory_limit(), _store(settings), *_recorder()]
     code = worst(check.code for check in checks)
 
     def draw(console: Console) -> None:
@@ -99,7 +99,21 @@ def _memory_limit() -> Check:
     return Check("memory limit", GOOD, "readers of untrusted files run under a memory cap")
 
 
+def _name_clash() -> Iterator[Check]:
+    version = _version("provstore-api")
+    if version is not None:
+        yield Check(
+            "provstore-api",
+            BAD,
+            f"{version} is installed too and has an import package of the same name: pip uninstall provstore-api",
+            errors.EXIT_USAGE,
+        )
+
+
 def _store(settings: Globals) -> Check:
+    directory = config.embedded_directory(config.store_uri(settings.store))
+    if directory is not None and not directory.exists():
+        return Check("store", NOTE, f"{directory}: none yet; provstore ingest PATH creates one")
     try:
         with opened(settings) as store:
             return Check("store", GOOD, store.uri)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from provstore.model.dump import Frame
 
-_TORCH = re.compile(r"(^|/)(site|dist)-packages/torch/|(^|/)torch/(distributed|nn|_dynamo|_inductor|autograd|optim|utils)/")
+_TORCH = re.compile(
+    r"(^|/)(site|dist)-packages/torch/|(^|/)torch/(distributed|nn|_dynamo|_inductor|autograd|optim|utils)/"
+)
 _STANDARD_LIBRARY = re.compile(r"(^|/)lib(64)?/python\d[\d.]*/(?!(site|dist)-packages/)|^<frozen ")
 
 

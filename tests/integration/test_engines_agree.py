@@ -109,7 +109,7 @@ def _plain(store: provstore.Store, name: str, given: dict[str, object]) -> list[
         if row.get("labels") == ["Applied"]:
             continue  # each store has a journal of its own
         changed = {key: sorted(value) if key.endswith("labels") else value for key, value in row.items()}  # type: ignore[type-var]
-        rows.append({key: value for key, value in changed.items() if key not in ("journal",)})
+        rows.append({key: value for key, value in changed.items() if key != "journal"})
     ordered = "order: none" not in _text(name)
     return rows if ordered else sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 

@@ -35,7 +35,8 @@ def test_saved_findings_are_facts_that_a_rebuild_brings_back(hung: Path, tmp_pat
     provstore.rebuild(uri)
     with provstore.open(uri, read_only=True) as store:
         rows = store.cypher(
-            "MATCH (f:Finding)-[:WAS_DERIVED_FROM]->(d:Dump) RETURN f.culprits AS ranks, f.summary AS text ORDER BY text"
+            "MATCH (f:Finding)-[:WAS_DERIVED_FROM]->(d:Dump)"
+            " RETURN f.culprits AS ranks, f.summary AS text ORDER BY text"
         ).rows
         assert store.check().clean
     assert [list(row["ranks"]) for row in rows[:1]] == [[2]]
@@ -182,7 +183,7 @@ def test_a_tensor_record_is_taken_in_once_and_names_the_origin_of_a_nan(tmp_path
                 "group": "0",
                 "seq": seq,
                 "side": side,
-                "finite": seq < 3 or (rank, side) == (0, "in") and seq == 3,
+                "finite": seq < 3 or ((rank, side) == (0, "in") and seq == 3),
             }
             for seq in range(1, 6)
             for side in ("in", "out")

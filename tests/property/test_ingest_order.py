@@ -97,7 +97,7 @@ def test_runs_and_attempts_live_side_by_side(tmp_path: Path) -> None:
     with provstore.open(f"embedded:{tmp_path / 'store'}") as store:
         for run, attempt in (("one", 0), ("one", 1), ("two", 0)):
             store.ingest(tmp_path / "dumps", run=run, attempt=attempt)
-        with pytest.raises(provstore.errors.InputError, match="3 elements|names"):
+        with pytest.raises(provstore.errors.InputError, match=r"names \d+ elements"):
             store.trace("tensor:0:1:out")
         traces = [store.trace("tensor:0:1:out", run=run, attempt=a, group="0") for run, a in (("one", 1), ("two", 0))]
     assert len(traces[0].nodes) == len(traces[1].nodes) > 0

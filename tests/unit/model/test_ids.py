@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from provstore.model import ids
 
-# PROV-N: PN_LOCAL ::= (PN_CHARS_U | [0-9] | PN_CHARS_OTHERS) ((PN_CHARS | '.' | PN_CHARS_OTHERS)* (PN_CHARS | PN_CHARS_OTHERS))?
+# PROV-N's PN_LOCAL: a first character of PN_CHARS_U, digits or PN_CHARS_OTHERS, then also '-' and, not last, '.';
 # reduced to ASCII, with the characters of PN_CHARS_OTHERS that need no backslash.
 _PN_LOCAL = re.compile(
     r"(?:[A-Za-z0-9_/@~&+*?#$!]|%[0-9A-F]{2})(?:(?:[A-Za-z0-9_/@~&+*?#$!.\-]|%[0-9A-F]{2})*(?:[A-Za-z0-9_/@~&+*?#$!\-]|%[0-9A-F]{2}))?"

@@ -243,7 +243,7 @@ def test_a_user_query_that_asks_for_too_much_memory_stops_alone(uri, monkeypatch
     reader = open_store(uri, writable=False)
     greedy = adhoc("MATCH (a:Entity), (b:Entity) RETURN collect(a.iri + b.iri) AS everything")
     with pytest.raises((StoreError, InputError), match="query: "):
-        list(reader.run(greedy))
+        list(reader.run(replace(greedy, timeout_seconds=120.0)))
     assert [row["n"] for row in reader.run(adhoc("MATCH (n:Entity) RETURN count(n) AS n"))] == [3000]
     reader.close()
 
