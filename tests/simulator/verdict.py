@@ -94,7 +94,8 @@ def _innocents(truth: Truth, finding: Finding) -> frozenset[int]:
 
 def _is_about_missing(truth: Truth, finding: Finding) -> bool:
     named = frozenset(culprit.rank for culprit in finding.culprits)
-    return finding.kind == "dead" and bool(named) and named <= truth.without_dump - truth.culprits and truth.hangs
+    lost = truth.without_dump if truth.fault == "order" else truth.without_dump - truth.culprits
+    return finding.kind == "dead" and bool(named) and named <= lost and truth.hangs
 
 
 def _is_there(truth: Truth, finding: Finding) -> bool:

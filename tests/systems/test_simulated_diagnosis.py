@@ -101,7 +101,7 @@ def test_two_hundred_and_fifty_six_healthy_ranks_are_healthy(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("fault", ["stuck", "dead", "device", "wrong_op"])
 def test_victims_are_never_among_the_culprits(fault: str) -> None:
-    trial = judged("hsdp", fault, 5)
+    trial = judged("hsdp", fault, 3)
     for finding in trial.diagnosis.findings:
         assert not {culprit.rank for culprit in finding.culprits} & set(finding.victims)
     assert trial.diagnosis.findings
