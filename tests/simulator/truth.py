@@ -79,7 +79,9 @@ def establish(evidence: Evidence, injected: list[Injected], in_flight: bool, cyc
     hangs = _hangs(evidence)
     if cycle:
         members = frozenset(range(cycle))
-        decidable = not evidence.lacks & {"members", "comparable_numbers", "own_names"} and not evidence.without_dump
+        # without the finished calls, a call left out before looks the same
+        needed = {"members", "comparable_numbers", "own_names", "whole_ring", "finished_calls"}
+        decidable = not evidence.lacks & needed and not evidence.without_dump
         return Truth(
             "order", members, ORDER, (frozenset({0}),), hangs=hangs, decidable=decidable and hangs,
             victims=frozenset(range(cycle, evidence.job.world)), without_dump=evidence.without_dump, all_evidence=whole,
