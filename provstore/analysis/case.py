@@ -13,7 +13,7 @@ from provstore.analysis.presence import Presence
 from provstore.analysis.signatures import Demands, demands
 from provstore.graph.calltable import CallTable, Flags, Integers, JobGroup, build
 from provstore.graph.frames import user_frame
-from provstore.graph.matching import EXACT, Pairs, aligned, paired
+from provstore.graph.matching import EXACT, Pairs, aligned, is_complete, paired
 from provstore.graph.progress import Progress, progress
 from provstore.model.dump import ABSENT, COLLECTIVE, DumpSet, Signature
 from provstore.model.finding import Culprit, Evidence, GroupName, Source
@@ -129,6 +129,13 @@ class Case:
         dumps = [at for at, known in self.table.status if known == group]
         batched = any(self.table.status[at, group].batched_p2p for at in dumps)
         return not batched and all(self.table.dumps[at].seq_comparable for at in dumps)
+
+    def is_reliable(self, group: int) -> bool:
+        """Return whether calls of a group that were matched are surely the same call."""
+        dumps = [at for at, known in self.table.status if known == group]
+        return self.comparable(group) or all(
+            self.table.dumps[at].seq_comparable and is_complete(self.table.dumps[at]) for at in dumps
+        )
 
     def group(self, row: int) -> JobGroup:
         """Return the group of a call."""

@@ -44,12 +44,14 @@ def idle_ends(scene: Scene) -> Iterator[IdleEnd]:
 
 def _standing(scene: Scene, row: int, inside: list[int], outside: list[int]) -> str:
     """Return whether those inside an awaited call are ``right`` to be there, ``wrong``, or whether that is ``open``."""
-    if len(inside) > len(outside) or not _is_mostly_over(scene):
+    if len(inside) > len(outside):
         return "right"
+    usual = {known for rank in outside if (known := _expects(scene, row, rank)) is not None}
     elsewhere = _elsewhere(scene, row)
+    if not _is_mostly_over(scene):
+        return "open" if usual == {False} and not elsewhere and len(inside) == len(outside) else "right"
     if len(outside) >= _OUTVOTED * len(inside) and not elsewhere:
         return "wrong"
-    usual = {known for rank in outside if (known := _expects(scene, row, rank)) is not None}
     if usual == {True} or elsewhere:
         return "right"
     return "wrong" if usual == {False} or _only_here(scene, row) else "open"

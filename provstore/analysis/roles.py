@@ -221,18 +221,19 @@ class Roles:
                 continue
             model, agreeing = self._consensus(troop, rank)
             found = self._compare(rank, troop.tails[rank], model, agreeing) if agreeing else None
-            if found is not None and (len(agreeing) > 1 or self._was_habit(found)):
+            if found is None:
+                continue
+            instead = int(model[int(np.flatnonzero(troop.tails[rank] == found.row)[0])])
+            if len(agreeing) > 1 or self._was_habit(found, instead):
                 return found
         return None
 
-    def _was_habit(self, found: Divergence) -> bool:
+    def _was_habit(self, found: Divergence, instead: int) -> bool:
         """Return whether the rank itself used to do as its one peer did, and never as it does now."""
         rows = self._rows_of(found.rank)
         places = self._places_before(rows, int(np.flatnonzero(rows == found.row)[0]), shortest=2)
         followers = {int(self.tokens.in_job[rows[place]]) for place in places}
-        now, usual = int(self.tokens.in_job[found.row]), int(self.tokens.in_job[found.model_row])
-        if found.kind == "extra_call":
-            return bool(followers) and now not in followers
+        now, usual = int(self.tokens.in_job[found.row]), int(self.tokens.in_job[instead])
         return usual in followers and now not in followers
 
     def habit(self, rank: int, row: int) -> tuple[bool | None, Divergence | None]:

@@ -10,6 +10,7 @@ from provstore.analysis.lateness import Lateness, lateness
 from provstore.analysis.roles import Roles
 from provstore.analysis.values import Values
 from provstore.analysis.waits import Waits
+from provstore.model.dump import COLLECTIVE
 
 _OWN_CALLS = 2.5
 """A straggler's own time exceeds that of its peers by its lateness in at least so many calls."""
@@ -57,7 +58,7 @@ class Scene:
     @cached_property
     def stragglers(self) -> tuple[Lateness, ...]:
         """Late ranks that no other late rank holds up, and that are not just what a clock known to be off shows."""
-        late = [one for one in self.late if not is_clock(one)]
+        late = [one for one in self.late if not is_clock(one) and not self._is_half_seen(one.rank)]
         most = max((one.own_excess_ms for one in late), default=0.0)
         slow = [one for one in late if one.own_excess_ms >= max(_OWN_CALLS * one.median_ms, _OWN_SHARE * most)]
         worst: dict[int, Lateness] = {}
@@ -68,6 +69,12 @@ class Scene:
         found = tuple(one for rank, one in worst.items() if rank not in held)
         hidden = {one.rank for one in late if one.rank in self.case.hides_p2p}
         return found if len(hidden) < 2 else tuple(one for one in found if one.rank not in hidden)
+
+    def _is_half_seen(self, rank: int) -> bool:
+        """Return whether many of a rank's sends and receives have no recorded other end: it may wait for those."""
+        table = self.case.table
+        sent = (table.rank == rank) & (table.channel != COLLECTIVE)
+        return bool(sent.any()) and float((self.case.partner[sent] < 0).mean()) > 0.25
 
     def _holds_up(self, other: Lateness, late: Lateness) -> bool:
         """Return whether ``late`` waits for ``other`` in the other's group, and may be late only by that."""

@@ -144,6 +144,8 @@ class Waits:
             return Wait(-1, row, MISMATCH)
         if not case.table.groups[group].declared and len(case.table.groups[group].ranks) == 1:
             return Wait(-1, row, BLOCKED, (Blocker(-1, UNKNOWN, "membership_unknown"),))
+        if done and not case.is_reliable(group):
+            return Wait(-1, row, BLOCKED, (Blocker(-1, UNKNOWN, "seq_not_comparable"),))
         if done and not (absent and case.signature(row).op in ROOTED):
             return Wait(-1, row, DEVICE, peers_done=tuple(sorted(done)))
         if settled and not absent:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provstore.analysis.build import Place, Remarks, age_caveats, make
-from provstore.analysis.case import Case
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import NOT_POSTED, Blocker, End, Wait
 from provstore.analysis.wording import call_words, hop, rank_words, source_words
+from provstore.graph.matching import is_complete
 from provstore.model.finding import Finding
 
 ABOUT = "hang"
@@ -58,10 +58,20 @@ def shortest_cycle(scene: Scene, end: End) -> list[tuple[Wait, Blocker]]:
     return best
 
 
-def _may_be_a_skip(case: Case, steps: list[tuple[Wait, Blocker]]) -> bool:
+def _strays(scene: Scene, steps: list[tuple[Wait, Blocker]]) -> list[int]:
+    """Return the one rank of a cycle that does what it never did there while the others do what they always did."""
+    usual = {wait.rank: scene.roles.habit(wait.rank, wait.row)[0] for wait, _ in steps}
+    strays = [rank for rank, known in usual.items() if known is False]
+    return strays if len(strays) == 1 and all(known for rank, known in usual.items() if rank not in strays) else []
+
+
+def _may_be_a_skip(scene: Scene, steps: list[tuple[Wait, Blocker]]) -> bool:
     """Return whether one rank may as well have left out the call the other waits in: there is no past to tell."""
-    active_only = any(case.table.dumps[int(case.table.dump[wait.row])].active_only for wait, _ in steps)
-    return active_only or any(blocker.reason == NOT_POSTED for _, blocker in steps)
+    if any(blocker.reason == NOT_POSTED for _, blocker in steps):
+        return True
+    table = scene.case.table
+    cut = [wait for wait, _ in steps if not is_complete(table.dumps[int(table.dump[wait.row])])]
+    return any(scene.roles.habit(wait.rank, wait.row)[0] is None for wait in cut)
 
 
 def _finding(scene: Scene, end: End) -> Finding:
@@ -72,7 +82,7 @@ def _finding(scene: Scene, end: End) -> Finding:
         f"rank {wait.rank} in {call_words(case, wait.row)}{source_words(case.source(wait.row))}" for wait, _ in steps
     ]
     shown = "; ".join(texts[:_SHOWN]) + ("; …" if len(texts) > _SHOWN else "")
-    doubtful = _may_be_a_skip(case, steps)
+    doubtful = _may_be_a_skip(scene, steps)
     row = min((wait.row for wait, _ in steps), key=lambda at: (int(case.table.created[at]), at), default=end.row)
     return make(
         case,
@@ -82,7 +92,7 @@ def _finding(scene: Scene, end: End) -> Finding:
         confidence="probable"
         if all(case.group(wait.row).declared for wait, _ in steps) and not doubtful
         else "possible",
-        culprits=() if doubtful else ranks,
+        culprits=_strays(scene, steps) or (() if doubtful else ranks),
         victims=(*end.ranks, *end.victims),
         chain=tuple(hop(case, wait, blocker) for wait, blocker in steps),
         remarks=Remarks(
