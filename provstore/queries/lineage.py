@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from provstore.cypher import query
@@ -95,57 +95,53 @@ def _closure(store: GraphStore, iri: str, down: bool) -> _Found:
 
 
 def _walk(store: GraphStore, iri: str, down: bool, data_only: bool, limits: Limits, deadline: float | None) -> _Found:
-    """Breadth first, one query a hop; aliases belong to the hop they are found in."""
-    hops = {iri: 0}
-    edges: list[TraceEdge] = []
+    """Breadth first, one query a hop; an alias stands at the hop of what it is an alias of."""
+    going = _Going({iri: 0}, [])
     frontier, level, reason = [iri], 0, None
     while frontier:
-        if limits.depth is not None and level >= limits.depth:
-            reason = "max_depth" if _goes_on(store, frontier, down, data_only, hops) else None
-            break
         if deadline is not None and time.monotonic() > deadline:
             reason = "timeout"
             break
-        frontier, more = _next_level(store, frontier, down, data_only, hops, level + 1)
-        edges += more
+        beyond = _onward(going, frontier, level, down, lambda iris: _steps(store, iris, down, data_only))
+        if limits.depth is not None and level >= limits.depth:
+            frontier, reason = beyond, "max_depth" if beyond else None
+            break
         level += 1
-        if limits.max_nodes is not None and len(hops) - 1 > limits.max_nodes:
+        going.hops.update(dict.fromkeys(beyond, level))
+        frontier = beyond
+        if limits.max_nodes is not None and len(going.hops) - 1 > limits.max_nodes:
             reason = "max_nodes"
             break
-    members = [member for member in hops if member != iri]
-    if limits.max_nodes is not None:
-        members = members[: limits.max_nodes]
+    members = [member for member in going.hops if member != iri][: limits.max_nodes]
     known = {iri, *members}
-    edges = [edge for edge in dict.fromkeys(edges) if edge.source in known and edge.target in known]
-    return _Found(members, edges, {i: n for i, n in hops.items() if i in known}, reason, len(frontier) if reason else 0)
+    edges = [edge for edge in dict.fromkeys(going.edges) if edge.source in known and edge.target in known]
+    hops = {member: hop for member, hop in going.hops.items() if member in known}
+    return _Found(members, edges, hops, reason, len(frontier) if reason else 0)
 
 
-def _next_level(
-    store: GraphStore, frontier: list[str], down: bool, data_only: bool, hops: dict[str, int], level: int
-) -> tuple[list[str], list[TraceEdge]]:
-    reached: list[str] = []
-    edges: list[TraceEdge] = []
-    pending = frontier
-    first = True
+_Steps = Callable[[Sequence[str]], Iterable[TraceEdge]]
+
+
+@dataclass(slots=True)
+class _Going:
+    """A walk on its way."""
+
+    hops: dict[str, int]
+    edges: list[TraceEdge]
+
+
+def _onward(going: _Going, frontier: Sequence[str], level: int, down: bool, steps: _Steps) -> list[str]:
+    """Return what lies one hop beyond the elements at ``level``; their aliases join that level."""
+    beyond: dict[str, None] = {}
+    pending = list(frontier)
     while pending:
-        aliases: list[str] = []
-        for edge in _steps(store, pending, down, data_only):
-            if not first and edge.relation != _ALIAS:
-                continue
-            other = edge.source if down else edge.target
-            edges.append(edge)
-            if other in hops:
-                continue
-            is_alias = edge.relation == _ALIAS
-            hops[other] = level - 1 if is_alias and first else level
-            reached.append(other)
-            aliases.append(other)
-        pending, first = aliases, False
-    return reached, edges
-
-
-def _goes_on(store: GraphStore, frontier: list[str], down: bool, data_only: bool, hops: Mapping[str, int]) -> bool:
-    return any((e.source if down else e.target) not in hops for e in _steps(store, frontier, down, data_only))
+        found = list(steps(pending))
+        going.edges += found
+        ends = [(edge.relation == _ALIAS, edge.source if down else edge.target) for edge in found]
+        pending = list(dict.fromkeys(end for is_alias, end in ends if is_alias and end not in going.hops))
+        going.hops.update(dict.fromkeys(pending, level))
+        beyond.update(dict.fromkeys(end for is_alias, end in ends if not is_alias))
+    return [end for end in beyond if end not in going.hops]
 
 
 def _steps(store: GraphStore, iris: Sequence[str], down: bool, data_only: bool = False) -> Iterator[TraceEdge]:
