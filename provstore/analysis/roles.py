@@ -242,7 +242,7 @@ class Roles:
         at = int(np.flatnonzero(rows == row)[0])
         before = self._places_before(rows, at, shortest=2)
         tokens = self.tokens.in_job[rows]
-        if not len(before):
+        if not len(before) or self._case.table.dumps[int(self._case.table.dump[row])].active_only:
             return None, None
         if (tokens[before] == tokens[at]).any():
             return True, None

@@ -19,13 +19,26 @@ OTHER_REASONS = (
 ABOUT = "hang"
 PRECEDENCE = 60
 
+_WAITING_SHARE = 1 / 3
+"""So many of the ranks seen must wait, on a backend without completion events, before a rank without dump is dead."""
+_WAITING_SHARE_REFUSED = 1 / 2
+"""The same for a rank whose dump is there and cannot be read: it was alive to write it."""
+
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each rank without a dump that calls of other ranks wait for."""
     victims = {rank for finding in earlier if finding.kind == "mismatch" for rank in finding.victims}
     for end in scene.waits.ends:
-        if end.kind == "dead" and end.ranks[0] not in victims:
+        if end.kind == "dead" and end.ranks[0] not in victims and not _may_have_ended(scene, end):
             yield _finding(scene, end)
+
+
+def _may_have_ended(scene: Scene, end: End) -> bool:
+    """Return whether the job may have ended well: few still wait, and their backend sets its flags late."""
+    case = scene.case
+    seen = {dump.rank for dump in case.table.dumps}
+    least = _WAITING_SHARE_REFUSED if end.ranks[0] in case.refused else _WAITING_SHARE
+    return bool(case.progress.eventless[end.row]) and len(end.victims) < least * len(seen)
 
 
 def _finding(scene: Scene, end: End) -> Finding:
