@@ -62,6 +62,9 @@ def _report(error: BaseException, *, verbose: bool) -> int:
         _complain(str(error), error.hint)
         return error.exit_code
     if isinstance(error, TyperException):
+        if type(error).__name__ == "NoArgsIsHelpError":  # typer does not export it; its message is the help itself
+            print(error.format_message(), file=sys.stderr)  # noqa: T201
+            return errors.EXIT_USAGE
         _complain(error.format_message(), _usage_hint(error))
         return errors.EXIT_USAGE
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):

@@ -33,17 +33,21 @@ def ingest_code(report: IngestReport) -> int:
     return errors.EXIT_USAGE if report.count(REFUSED) or not usable else errors.EXIT_OK
 
 
-def ingest_lines(report: IngestReport, *, width: int, verbose: bool = False) -> Iterator[Line]:
+def ingest_lines(report: IngestReport, *, width: int, verbose: bool = False, quiet: bool = False) -> Iterator[Line]:
     """Yield what each path was taken for, what was new, and what was left out and why."""
     for run, attempt in report.runs:
         yield from _wrapped(
             f"run {run}, attempt {attempt} ({_NAMED_BY.get(report.run_from, report.run_from)})", width, "bold"
         )
     shown = [
-        file for file in report.files if verbose or file.status in (REFUSED, SKIPPED) or file.set_aside or file.warnings
+        file
+        for file in report.files
+        if verbose
+        or file.status == REFUSED
+        or (not quiet and (file.status == SKIPPED or file.set_aside or file.warnings))
     ]
     for file in shown if verbose else shown[:_FILE_LIMIT]:
-        yield from _file(file, width)
+        yield from _file(file, width, with_run=len(report.runs) > 1)
     if not verbose and len(shown) > _FILE_LIMIT:
         yield Line(f"… {counted(len(shown) - _FILE_LIMIT, 'more file')}: --verbose lists all", "dim")
     for taken_for in dict.fromkeys(file.taken_for for file in report.files if file.taken_for != "nothing"):
@@ -120,11 +124,12 @@ def rebuild_lines(report: RebuildReport, *, width: int) -> Iterator[Line]:
         yield from _wrapped(f"journal: {problem}; the graph lacks it", width, "bold red")
 
 
-def _file(file: FileReport, width: int) -> Iterator[Line]:
+def _file(file: FileReport, width: int, *, with_run: bool) -> Iterator[Line]:
+    name = f"{file.run}/{file.file}" if with_run and file.run else file.file
     rank = f", rank {file.rank}" if file.rank is not None else ""
     aside = f", {counted(file.set_aside, 'entry', 'entries')} set aside" if file.set_aside else ""
     reason = f": {file.reason}" if file.reason else ""
-    yield from _wrapped(f"{file.status}: {file.file}{rank}{aside}{reason}", width, _STYLE.get(file.status, ""))
+    yield from _wrapped(f"{file.status}: {name}{rank}{aside}{reason}", width, _STYLE.get(file.status, ""))
     for warning in file.warnings:
         yield from _wrapped(f"  warning: {warning}", width, "yellow")
 

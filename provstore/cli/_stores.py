@@ -5,8 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from provstore import errors
 from provstore.cli._options import Globals
 
 if TYPE_CHECKING:
@@ -24,6 +27,17 @@ def opened(settings: Globals, *, read_only: bool = True) -> Store:
 
     ask_password(settings.store or "")
     return api.open(settings.store, journal=settings.journal, read_only=read_only)
+
+
+@contextmanager
+def hinting(spelled: Mapping[str, str]) -> Iterator[None]:
+    """Put into the hints of the API how this command spells ``--run`` and its like: what is said → what to say."""
+    try:
+        yield
+    except errors.InputError as error:
+        for said, meant in spelled.items():
+            error.hint = error.hint and error.hint.replace(said, meant)
+        raise
 
 
 def ask_password(uri: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 from rich import box
 from rich.console import Console
@@ -18,7 +19,7 @@ _GAP = 3
 def grid(console: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows below their column names; what would be torn to shreds by the width is printed row by row instead."""
     listed = [list(row) for row in rows]
-    if not _fits(columns, listed, console.width):
+    if any(_is_lines(cell) for row in listed for cell in row) or not _fits(columns, listed, console.width):
         _records(console, columns, listed)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -41,6 +42,11 @@ def cell_text(value: object) -> str:
     return printable(value)
 
 
+def _is_lines(value: object) -> TypeGuard[list[str]]:
+    """Return whether a value is several texts, such as the frames of a stack: they stand one a line."""
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(part, str) for part in value)
+
+
 def _fits(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> bool:
     """Return whether every column gets its natural width, or at least a readable part of it."""
     natural = (max([len(name), *(len(cell_text(row[at])) for row in rows)]) for at, name in enumerate(columns))
@@ -54,5 +60,7 @@ def _records(console: Console, columns: Sequence[str], rows: Sequence[Sequence[o
         for name, value in zip(columns, row):
             if value is not None:
                 head = f"{printable(name):<{broad}}  "
-                for line in folded(cell_text(value), console.width, head, " " * len(head)):
-                    console.print(Text(line), soft_wrap=True)
+                indent = " " * len(head)
+                for part, text in enumerate(map(cell_text, value if _is_lines(value) else [value])):
+                    for line in folded(text, console.width, indent if part else head, indent):
+                        console.print(Text(line), soft_wrap=True)

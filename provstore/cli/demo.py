@@ -9,6 +9,7 @@ import shlex
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import util
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ import typer
 
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Screen
-from provstore.errors import InputError
+from provstore.errors import ConfigError, InputError
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 """Dumps that real jobs left; see ``provstore/samples``."""
@@ -28,7 +29,7 @@ EXAMPLES = """Examples:
 
 \b
 provstore demo
-provstore demo --live --fault stuck"""
+provstore demo --live --fault stuck --keep dumps"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +48,32 @@ def add_to(app: typer.Typer) -> None:
 def demo(
     settings: Globals,
     *,
-    live: Annotated[
-        bool, typer.Option("--live", help="Run 4 gloo processes with a fault (needs provstore[capture]).")
-    ] = False,
+    live: Annotated[bool, typer.Option("--live", help="Run 4 gloo processes with a fault (needs torch).")] = False,
     fault: Annotated[
-        str, typer.Option(metavar="NAME", help="Fault of the live job; an unknown one lists all.")
-    ] = "stuck",
+        str | None,
+        typer.Option(metavar="NAME", help="Fault of the live job; an unknown one lists all [default: stuck]."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the live job leaves its dumps, to be kept.")
+    ] = None,
 ) -> None:
-    """Show the main job, from dumps to an answer, in a temporary store.
+    """Show the main job, from dumps to an answer.
 
-    Exit code: 0 shown, 2 an unknown fault or no torch for --live.
+    It works in a temporary store. Exit code: 0 shown, 2 an unknown fault or no torch for --live.
     """
+    if not live and (fault is not None or keep is not None):
+        raise ConfigError("demo: --fault and --keep: of a live job only", hint="add --live")
     screen = Screen(settings)
     with tempfile.TemporaryDirectory(prefix="provstore-demo-") as scratch:
         if live:
-            steps, truth = _live_steps(screen, Path(scratch), fault)
+            steps, truth = _live_steps(screen, keep or Path(scratch) / "dumps", fault or "stuck")
         else:
             steps, truth = list(_shipped_steps()), None
         store = f"embedded:{Path(scratch) / 'store'}"
         shown = [_play(step, store, settings) for step in steps]
     screen.remark(truth or "\nNow yours: provstore diagnose FOLDER_OF_DUMPS")
+    if live:
+        screen.remark(f"kept: {keep}" if keep else "the dumps are removed now; --keep DIR keeps them")
     if settings.json:
         answer = {"schema": "provstore-demo/1", "truth": truth, "steps": shown}
         screen.show(answer, lambda _: None)
@@ -81,16 +88,23 @@ def _shipped_steps() -> Iterator[Step]:
         ("trace", "tensor:2:3:out", "--run", "healthy", "--group", "default"),
     )
     yield Step(
-        "Which ranks are behind the others, in which process group?", ("query", "lagging_ranks", "--param", "run=hang")
+        "Which ranks are behind the others, in which process group?",
+        ("query", "collectives/lagging_ranks", "--param", "run=hang"),
     )
     yield Step("Is the graph what its journal says? Both survive the dumps.", ("store", "check"))
 
 
-def _live_steps(screen: Screen, scratch: Path, fault: str) -> tuple[list[Step], str]:
-    from provstore.capture.live import run_job
+def _live_steps(screen: Screen, directory: Path, fault: str) -> tuple[list[Step], str]:
+    from provstore.capture.live import FAULTS, run_job
 
+    if fault not in FAULTS:
+        raise ConfigError(f"{fault}: fault of the live job: not known; known are {', '.join(FAULTS)}")
+    if util.find_spec("torch") is None:
+        raise ConfigError("torch: not installed: demo --live runs a training job", hint="pip install torch")
+    if directory.exists() and any(directory.iterdir()):
+        raise ConfigError(f"{directory}: not empty: the live job needs a new folder")
     screen.remark(f"running 4 gloo processes with the fault {fault}: up to a minute or so …")
-    job = run_job(scratch / "dumps", fault, timeout=LIVE_SECONDS)
+    job = run_job(directory, fault, timeout=LIVE_SECONDS)
     if not any(job.directory.iterdir()):
         screen.remark(job.log)
         raise InputError(f"live job: {fault}: left no dump within {LIVE_SECONDS:.0f} s")
@@ -101,7 +115,7 @@ def _live_steps(screen: Screen, scratch: Path, fault: str) -> tuple[list[Step], 
         Step("Which rank, in which call, and how do we know?", ("diagnose", dumps)),
         Step(
             "Which ranks are behind the others?",
-            ("query", "lagging_ranks", "--param", f"run=live-{fault}"),
+            ("query", "collectives/lagging_ranks", "--param", f"run=live-{fault}"),
         ),
     ]
     return steps, f"built in: {fault}{where}: it {job.truth.fault.says}"

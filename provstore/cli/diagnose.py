@@ -14,7 +14,7 @@ from provstore.cli._choices import rank_map
 from provstore.cli._diagnosis_view import diagnosis_lines
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Screen, print_lines
-from provstore.cli._stores import opened
+from provstore.cli._stores import hinting, opened
 from provstore.model.finding import Diagnosis
 
 CODES = {
@@ -24,6 +24,10 @@ CODES = {
     "error": errors.EXIT_USAGE,
 }
 """Status of a diagnosis → exit code."""
+
+
+SPELLED = {"choose with --run and --attempt": "choose with run:ID and --attempt N"}
+"""Words of the API's hints → how they are given here."""
 
 
 class Question(enum.StrEnum):
@@ -76,7 +80,7 @@ def diagnose(
         typer.Option("--rank-map", metavar="FILE", help="JSON object: file name to rank.", show_default=False),
     ] = None,
 ) -> None:
-    """Name the rank and the call that a hang, a mismatch, a slow step or a NaN starts from.
+    """Name the rank and call behind a hang, a mismatch or a NaN.
 
     Exit code: 0 healthy, 1 findings, 3 cannot decide, 2 no usable evidence.
     """
@@ -97,7 +101,10 @@ def diagnose(
                 progress=progress,
             )
     else:
-        with opened(settings, read_only=not save) as store:
+        with (
+            hinting(SPELLED),
+            opened(settings, read_only=not save) as store,
+        ):
             diagnosis = store.diagnose(run=stored, attempt=attempt, about=question, save=save)
     show(screen, diagnosis)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,9 +23,10 @@ GOOD, NOTE, BAD = "ok", "note", "bad"
 _STYLE = {GOOD: "green", NOTE: "yellow", BAD: "bold red"}
 
 _LIBRARIES = ("typer", "rich", "orjson", "numpy", "pyarrow", "pandas", "kglite", "neo4j", "prov")
+_BUFFER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+"""How many calls the recorder keeps, by the newer and the older name; torch prefers the newer."""
 _RECORDER_SETTINGS = (
-    "TORCH_FR_BUFFER_SIZE",
-    "TORCH_NCCL_TRACE_BUFFER_SIZE",
+    *_BUFFER_SIZES,
     "TORCH_NCCL_DUMP_ON_TIMEOUT",
     "TORCH_FR_DUMP_TEMP_FILE",
     "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
@@ -32,6 +34,8 @@ _RECORDER_SETTINGS = (
     "TORCH_INCLUDE_ONLY_ACTIVE",
     "TORCH_NCCL_ENABLE_TIMING",
 )
+_NO = ("0", "n", "no", "f", "false")
+"""What torch takes for no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(settings: Globals) -> None:
-    """Check Python, the libraries, memory limits, the store, and what the environment tells the Flight Recorder.
+    """Check that this environment has what the commands need.
 
-    Exit code: 0 nothing is missing, 2 something is, 7 the store is unavailable.
+    It looks at Python, the libraries, the memory limit, the store, and what the environment tells the Flight
+    Recorder. Exit code: 0 nothing is missing, 2 something is, 7 the store is unavailable.
     """
     checks = [*_interpreter(), *_libraries(), *_name_clash(), _torch(), _memory_limit(), _store(settings), *_recorder()]
     code = worst(check.code for check in checks)
@@ -89,7 +94,7 @@ def _libraries() -> Iterator[Check]:
 def _torch() -> Check:
     version = _version("torch")
     if version is None:
-        return Check("torch", NOTE, "not installed; only dumping a live job needs it: pip install 'provstore[capture]'")
+        return Check("torch", NOTE, "not installed; only dumping a live job needs it: pip install torch")
     return Check("torch", GOOD, version)
 
 
@@ -126,9 +131,26 @@ def _store(settings: Globals) -> Check:
 def _recorder() -> Iterator[Check]:
     for name in _RECORDER_SETTINGS:
         if name in os.environ:
-            yield Check(name, GOOD, os.environ[name])
-    if not {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"} & os.environ.keys():
-        yield Check("TORCH_FR_BUFFER_SIZE", NOTE, "not set; before torch 2.11 the recorder is then off: set it to 2000")
+            yield _setting(name, os.environ[name])
+    if not any(name in os.environ for name in _BUFFER_SIZES) and not _records_by_default(_version("torch")):
+        yield Check(_BUFFER_SIZES[0], NOTE, "not set; before torch 2.11 the recorder is then off: set it to 2000")
+
+
+def _setting(name: str, value: str) -> Check:
+    if name in _BUFFER_SIZES and value.strip() == "0":
+        newer = _BUFFER_SIZES[0]
+        if name != newer and os.environ.get(newer, "0").strip() != "0":
+            return Check(name, NOTE, f"0: {newer} overrides it, but a torch that knows only this name records nothing")
+        return Check(name, NOTE, "0: the recorder is off, no dump will hold a call: set it to 2000")
+    if name == "TORCH_INCLUDE_STACK_TRACE" and value.strip().lower() in _NO:
+        return Check(name, NOTE, f"{value}: stacks are off, dumps will not say where in the code a call was made")
+    return Check(name, GOOD, value)
+
+
+def _records_by_default(torch: str | None) -> bool:
+    """Return whether this version of torch records without being told to: 2.11 and newer do."""
+    parts = re.match(r"(\d+)\.(\d+)", torch or "")
+    return parts is not None and (int(parts[1]), int(parts[2])) >= (2, 11)
 
 
 def _version(name: str) -> str | None:

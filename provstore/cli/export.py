@@ -38,7 +38,7 @@ def export(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write [default: standard output].")
     ] = None,
 ) -> None:
-    """Write a run as PROV-JSON or PROV-N, or draw it as DOT or Mermaid.
+    """Write a run as PROV-JSON, PROV-N, JSON, DOT or Mermaid.
 
     Exit code: 0 written, 2 unknown format, run or file, 7 store unavailable.
     """

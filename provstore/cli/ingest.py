@@ -75,6 +75,6 @@ def ingest(
         )
 
     def draw(console: Console) -> None:
-        print_lines(console, ingest_lines(report, width=console.width, verbose=settings.verbose))
+        print_lines(console, ingest_lines(report, width=console.width, verbose=settings.verbose, quiet=settings.quiet))
 
     screen.show(report.to_dict(), draw, ingest_code(report))

@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def info(settings: Globals) -> None:
-    """Show the engine, its version, the journal, the runs and the counts.
+    """Show the engine, the journal, the runs and the counts.
 
     Exit code: 0 shown, 7 store unavailable.
     """
@@ -37,9 +37,10 @@ def info(settings: Globals) -> None:
 
 
 def check(settings: Globals) -> None:
-    """Check the journal's every byte, and the graph against the journal.
+    """Check the journal, and the graph against it.
 
-    Exit code: 0 nothing wrong, 7 damage or a graph that differs; the answer says what.
+    Every byte of the journal is read, every line of the graph compared. Exit code: 0 nothing wrong, 7 damage or a
+    graph that differs; the answer says what.
     """
     screen = Screen(settings)
     with (

@@ -67,9 +67,11 @@ def trace(
         bool, typer.Option("--require-complete", help="Exit code 3 when the answer is cut.")
     ] = False,
 ) -> None:
-    """Show everything a tensor, call or rank may come from; with --down, everything it may have influenced.
+    """Show where a tensor or call comes from, or what came of it.
 
-    Exit code: 0 answered, 2 unknown or ambiguous target, 3 cut although --require-complete, 7 store unavailable.
+    Everything it may come from is shown, with --down everything it may have influenced, or the answer says that it
+    is cut. Exit code: 0 answered, 2 unknown or ambiguous target, 3 cut although --require-complete, 7 store
+    unavailable.
     """
     from provstore import api
 
