@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
+import orjson
+
 from provstore import config, cypher
 from provstore.errors import ConfigError, InputError, StoreError
 from provstore.model.dump import DumpSet
@@ -190,13 +192,16 @@ class Store:
         """Return the rows of a shipped query.
 
         Args:
-            name: Such as ``collectives/last_call_per_rank``; ``provstore.shipped_queries()`` lists them.
+            name: Such as ``collectives/last_call_per_rank``, or its last part where that is enough;
+                ``provstore.shipped_queries()`` lists them.
             parameters: Its parameters; ``run`` and ``attempt`` may be left out when the store holds one attempt.
+                ``iri`` and ``call`` take every form of target, narrowed by ``run``, ``attempt`` and ``group``.
 
         Raises:
             ConfigError: No such query, or a parameter is missing or unknown.
         """
-        found = cypher.query(name if name.startswith(READ_QUERIES) else READ_QUERIES + name)
+        found = cypher.query(cypher.full_name(name, READ_QUERIES))
+        parameters = self._with_targets(found, parameters)
         unknown = sorted(set(parameters) - set(found.params))
         if unknown:
             takes = ", ".join(found.params) or "none"
@@ -209,6 +214,21 @@ class Store:
         if missing:
             raise ConfigError(f"{name}: parameters: {', '.join(missing)} missing")
         return _answer(self._graph, found, given)
+
+    def _with_targets(self, query: cypher.Query, parameters: Mapping[str, object]) -> dict[str, object]:
+        """Return the parameters with targets turned into ids."""
+        from provstore.queries.targets import Scope, call_record, resolve
+
+        given = dict(parameters)
+        for name in sorted({"iri", "call"} & set(query.params) & set(given)):
+            scope = Scope(
+                _text(given.pop("run", None)),
+                _number(query.name, given.pop("attempt", None)),
+                _text(given.pop("group", None)),
+            )
+            iri = resolve(self._graph, str(given[name]), scope)
+            given[name] = call_record(self._graph, iri) if name == "call" else iri
+        return given
 
     def cypher(self, text: str, **parameters: object) -> Answer:
         """Return the rows of a reading query of one's own, within 10 s and 10,000 rows.
@@ -344,9 +364,14 @@ class Store:
 
 def _answer(store: GraphStore, query: cypher.Query, parameters: Mapping[str, object]) -> Answer:
     rows = store.run(query, parameters)
-    found = tuple(rows)
+    found = tuple({**row, "frames": _frames(row["frames"])} if "frames" in query.returns else row for row in rows)
     columns = query.returns or tuple(found[0] if found else ())
     return Answer(columns, found, rows.complete, rows.reason)
+
+
+def _frames(text: object) -> list[str]:
+    """Return a stored stack as ``file:line function`` texts, innermost first."""
+    return [f"{file}:{line} {name}" for name, file, line in orjson.loads(str(text))]
 
 
 def _text(value: object) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections.abc import Mapping
@@ -58,6 +59,27 @@ def dialect(query: Query, engine: str) -> Query:
     if own.text == _load(query.name, None).text:
         return query
     return replace(own, timeout_seconds=query.timeout_seconds, max_rows=query.max_rows)
+
+
+def full_name(name: str, topic: str) -> str:
+    """Return the query below ``topic`` that ``name`` means: its path, or its last part where that is enough.
+
+    Raises:
+        ConfigError: None has this name, or several do; the message offers the likeliest.
+    """
+    known = names(topic.rstrip("/"))
+    wanted = name if name.startswith(topic) else topic + name
+    fits = [wanted] if wanted in known else [one for one in known if one.rpartition("/")[2] == name]
+    if len(fits) == 1:
+        return fits[0]
+    short = [one.removeprefix(topic) for one in known]
+    if fits:
+        several = ", ".join(one.removeprefix(topic) for one in fits)
+        raise ConfigError(f"{name}: query: {len(fits)} have this name: {several}")
+    ends = {one.rpartition("/")[2]: one for one in short}
+    close = difflib.get_close_matches(name.rpartition("/")[2], ends, n=3, cutoff=0.5)
+    guess = f"; did you mean {' or '.join(ends[one] for one in close)}?" if close else ""
+    raise ConfigError(f"{name}: query: no such query{guess}", hint="provstore query --list shows all")
 
 
 def names(topic: str) -> list[str]:

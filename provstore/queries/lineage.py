@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,11 @@ MEASURED_NODES = 20_000
 """Up to this many nodes a trace carries its relationships and the hops of each node."""
 _CHUNK = 5_000
 _ALIAS = "SAME_AS"
+_RANK = re.compile(r"/rank/\d+$")
+_MAY = (
+    "which rank is the root of a collective is not recorded, so every member's input counts as a cause: "
+    "read it as 'may have influenced'"
+)
 _PROGRAM_ORDER = frozenset({"WAS_INFORMED_BY", "WAS_INFLUENCED_BY", "DERIVED_PROGRAM_ORDER"})
 _PRODUCED = frozenset({"WAS_GENERATED_BY", "DERIVED_GENERATED_BY"})
 
@@ -57,7 +63,10 @@ def trace(
         found = replace(
             found, hops={start: 0, **found.hops} if found.hops else found.hops, members=[start, *found.members]
         )
-    notes += ["roots are not recorded: every member's input counts as a cause, so read it as 'may have influenced'"]
+    if found.members:
+        notes.append(_MAY)
+    elif _RANK.search(iri):
+        notes.append("a rank is an agent: lineage leads through its calls, so ask for one of them, such as rR:seqN")
     return _answer(store, iri, "descendants" if down else "ancestors", found, notes)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from provstore.cypher import query
 from provstore.errors import InputError
 from provstore.model import ids
-from provstore.queries.rows import Row, integer, integers, text
+from provstore.model.ids import rank_set
+from provstore.queries.rows import Row, integer, integers, text, texts
 from provstore.stores import GraphStore
 
 _SHORT_FORMS = {
@@ -20,6 +21,7 @@ _SHORT_FORMS = {
     "rank": re.compile(r"rank:(?P<rank>\d+)(?::pg:(?P<group>.+))?"),
 }
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_OWNER = re.compile(r"/(?:p2p|local)/(\d+)/s?\d+$")
 _SIDE = re.compile(r"/(\d+)/(in|out|call)$")
 _FORMS = "tensor:R:SEQ:in|out, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], sha256:DIGEST, or a full id"
 
@@ -32,6 +34,9 @@ class Scope:
     attempt: int | None = None
     group: str | None = None
     """Name or description of a process group; ``default`` means the one described as ``default_pg``."""
+
+
+_QUERY_OF = {"seq": "number", "p2p_seq": "message", "op_id": "operation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,8 @@ def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
     if scope.attempt is not None:
         candidates = [pair for pair in candidates if pair[1] == scope.attempt]
     if not candidates:
-        raise InputError(f"{target}: {_scope_text(scope)}: the store holds no such run")
+        known = ", ".join(f"{run} attempt {attempt}" for run, attempt in runs(store)) or "none"
+        raise InputError(f"{target}: {_scope_text(scope)}: no such run; the store holds {known}")
     found = [iri for run, attempt in candidates for iri in _find(store, wanted, run, attempt, scope)]
     distinct = list(dict.fromkeys(found))
     if not distinct:
@@ -85,6 +91,29 @@ def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
             hint="narrow it with --run, --attempt or --group, or give one of these ids",
         )
     return distinct[0]
+
+
+def call_record(store: GraphStore, iri: str) -> str:
+    """Return the id of the entity that carries the record of the call an element belongs to.
+
+    Raises:
+        InputError: The element is no part of one rank's call.
+    """
+    activity = activity_of(iri)
+    if activity is None:
+        owner = _OWNER.search(iri)
+        before = None if owner is None else f"{iri}/{owner[1]}"
+    else:
+        before = iri[: iri.rindex("/")]
+    sides = [] if before is None else [f"{before}/{side}" for side in ("in", "out", "call")]
+    for side in sides:
+        for row in store.run(query("read/targets/element"), {"iri": side}):
+            if "Call" in texts(row, "labels"):
+                return side
+    raise InputError(
+        f"{iri.removeprefix(ids.BASE)}: call: it is no call of one rank",
+        hint="name one, such as rR:seqN or tensor:R:SEQ:in",
+    )
 
 
 def activity_of(iri: str) -> str | None:
@@ -121,9 +150,10 @@ def _find(store: GraphStore, wanted: _Wanted, run: str, attempt: int, scope: Sco
     """Return the ids of what is wanted in one attempt."""
     if wanted.form == "rank":
         return _rank(store, run, attempt, wanted.rank, wanted.group)
-    is_message = wanted.form == "p2p" or wanted.op in ("send", "recv")
-    number = "op_id" if is_message else "seq"
-    calls = _calls(store, run, attempt, scope, {"rank": wanted.rank, number: wanted.number})
+    calls = _calls(store, run, attempt, scope, _counter(wanted), wanted)
+    if not calls and _counter(wanted) == "p2p_seq":
+        # Some recorders keep no counter of sends and receives; their operations are counted all together.
+        calls = _calls(store, run, attempt, scope, "op_id", wanted)
     if wanted.form == "call":
         return [call.iri for call in calls]
     if wanted.form == "tensor":
@@ -133,16 +163,20 @@ def _find(store: GraphStore, wanted: _Wanted, run: str, attempt: int, scope: Sco
 
 
 def _why_nothing(store: GraphStore, wanted: _Wanted, candidates: Iterable[tuple[str, int]], scope: Scope) -> str:
-    """Return what there is instead: the calls of that rank and number."""
+    """Return what there is instead: the ranks, or the calls of that rank and number."""
+    asked = query("read/targets/ranks")
+    ranks = [integer(row, "rank") for pair in candidates for row in store.run(asked, _scope(*pair))]
+    if ranks and wanted.rank not in ranks:
+        return f"there is no rank {wanted.rank}; there are {rank_set(ranks)}"
     if wanted.form not in ("tensor", "act"):
         return "names nothing in the store"
     calls = [
         f"{call.op} of {call.group}"
         for run, attempt in candidates
-        for call in _calls(store, run, attempt, scope, {"rank": wanted.rank, "seq": wanted.number})
+        for call in _calls(store, run, attempt, scope, "seq", wanted)
     ]
     if not calls:
-        return f"rank {wanted.rank} has no call #{wanted.number}"
+        return f"rank {wanted.rank} has no call #{wanted.number}{_of_group(scope)}"
     lacks = f"has no {wanted.side} side" if wanted.form == "tensor" else f"is not {wanted.op}"
     return f"call #{wanted.number} of rank {wanted.rank} ({', '.join(dict.fromkeys(calls))}) {lacks}"
 
@@ -158,8 +192,16 @@ def _rank(store: GraphStore, run: str, attempt: int, rank: int, group: str | Non
     return [iri]
 
 
-def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, where: Mapping[str, int]) -> list[_Found]:
-    name = "read/targets/by_number" if "seq" in where else "read/targets/by_operation"
+def _counter(wanted: _Wanted) -> str:
+    """Return which of a call's counters the number of a target is."""
+    if wanted.form == "p2p":
+        return "op_id"
+    return "p2p_seq" if wanted.op in ("send", "recv") else "seq"
+
+
+def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, counter: str, wanted: _Wanted) -> list[_Found]:
+    name = f"read/targets/by_{_QUERY_OF[counter]}"
+    where = {"rank": wanted.rank, counter: wanted.number}
     rows = list(store.run(query(name), {"run": run, "attempt": attempt, **where}))
     keys = sorted({text(row, "signature") for row in rows})
     asked = {row["key"]: row for row in store.run(query("read/dumps/signatures"), {"keys": keys})}
@@ -169,8 +211,8 @@ def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, where: Mappi
         if (s := asked.get(row["signature"])) is not None
     ]
     if scope.group is not None:
-        wanted = {(g["backend"], g["group"]) for g in _groups(store, run, attempt) if _names(g, scope.group)}
-        found = [f for f in found if (f.backend, f.group) in wanted]
+        members = {(g["backend"], g["group"]) for g in _groups(store, run, attempt) if _names(g, scope.group)}
+        found = [f for f in found if (f.backend, f.group) in members]
     return _without_undeclared_twins(found)
 
 
@@ -192,6 +234,14 @@ def _names(group: Row, name: str) -> bool:
 
 def _exists(store: GraphStore, iri: str) -> bool:
     return any(True for _ in store.run(query("read/targets/element"), {"iri": iri}))
+
+
+def _scope(run: str, attempt: int) -> dict[str, object]:
+    return {"run": run, "attempt": attempt}
+
+
+def _of_group(scope: Scope) -> str:
+    return f" in a group called {scope.group}" if scope.group is not None else ""
 
 
 def _scope_text(scope: Scope) -> str:

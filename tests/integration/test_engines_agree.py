@@ -61,7 +61,9 @@ def _parameters(store: provstore.Store, name: str) -> dict[str, object]:
     iris = [row["iri"] for row in store.query("dumps/calls").rows[:20]] + [str(out).rsplit("/", 2)[0]]
     values: dict[str, object] = {
         **_RUN,
-        "iri": call["iri"] if name == "collectives/stack_of_call" else out,
+        "iri": out,
+        "call": call["iri"],
+        "p2p_seq": next((row["p2p_seq"] for row in store.query("dumps/calls").rows if row["seq"] is None), 0),
         "target": str(output["iri"]),
         "iris": iris,
         "rank": output["rank"],

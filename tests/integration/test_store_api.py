@@ -95,7 +95,7 @@ def test_an_unknown_query_or_parameter_is_named(hung: Path) -> None:
             store.query("collectives/nothing")
         with pytest.raises(ConfigError, match="colour not known"):
             store.query("runs/list", colour="red")
-        with pytest.raises(ConfigError, match="iri missing"):
+        with pytest.raises(ConfigError, match="call missing"):
             store.query("collectives/stack_of_call")
         with pytest.raises(InputError, match="the store holds none"):
             store.query("collectives/calls_by_group", run="other")
