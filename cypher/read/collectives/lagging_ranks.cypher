@@ -1,5 +1,4 @@
-// Ranks whose last number in a process group is below the highest that any member reached, the most behind first; a
-// member without any recorded call stands ahead of all, with nothing in last_seq and behind.
+// Ranks behind the highest number that any member of a process group reached; members without any call come first.
 // params: run, attempt
 // returns: backend, group, name, rank, last_seq, highest_seq, behind, is_silent
 MATCH (c:Call {run: $run, attempt: $attempt})
