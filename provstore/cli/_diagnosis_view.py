@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -48,7 +48,7 @@ def diagnosis_lines(diagnosis: Diagnosis, *, width: int, verbose: bool = False) 
         drawn = list(_draw(diagnosis, detail, width))
         if len(drawn) <= LINE_LIMIT:
             return drawn
-    more = len(drawn) - LINE_LIMIT + 1
+    more = len(drawn) - LINE_LIMIT + 1  # two at least: what takes one line is not hidden behind another
     return [*drawn[: LINE_LIMIT - 1], Line(f"… {counted(more, 'more line')}: --verbose shows all", "dim")]
 
 
@@ -58,14 +58,16 @@ def _draw(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
     one = len(diagnosis.findings) == 1
     for finding in full:
         yield Line("")
-        yield from _finding(finding, diagnosis.last_calls if one else (), detail, width)
+        yield from _finding(finding, diagnosis, detail, width)
     if brief:
         yield Line("")
         for finding in brief:
             yield from _wrapped(finding.summary, width, style="red")
-    if diagnosis.undecided:
+        yield from _wrapped("--verbose shows the chain and the next step of each", width, "dim")
+    told = {finding.summary for finding in diagnosis.findings}
+    if undecided := [reason for reason in diagnosis.undecided if reason.what not in told]:
         yield Line("")
-        yield from _undecided(diagnosis.undecided, detail, width)
+        yield from _undecided(undecided, detail, width)
     if diagnosis.last_calls and diagnosis.findings and not one:
         yield Line("")
         yield from _last_calls(diagnosis.last_calls, detail, width)
@@ -130,17 +132,22 @@ def _numbers(coverage: Mapping[str, object], name: str) -> list[int]:
     return [int(rank) for rank in ranks] if isinstance(ranks, Sequence) else []
 
 
-def _finding(finding: Finding, last_calls: Sequence[LastCall], detail: _Detail, width: int) -> Iterator[Line]:
+def _finding(finding: Finding, diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
     yield from _wrapped(finding.summary, width, style="bold red")
     yield from _labelled("class", _class_text(finding), width)
     yield from _chain(finding.chain, detail, width)
-    yield from _labelled("culprit", ", ".join(_culprit(one.rank, one.host) for one in finding.culprits), width, "red")
-    if finding.victims:
-        yield from _labelled("victims", named_ranks(finding.victims), width)
+    tied = _tied(finding, diagnosis.undecided)
+    if finding.culprits:
+        named = ", ".join(_culprit(one.rank, one.host) for one in finding.culprits)
+        yield from _labelled("culprit", named, width, "red")
+    elif tied:
+        yield from _labelled("culprit", f"not decided: {_one_of(tied)}", width, "yellow")
+    if victims := [rank for rank in finding.victims if rank not in tied]:
+        yield from _labelled("victims", named_ranks(victims), width)
     if finding.seq_range:
         yield from _labelled("between", f"#{finding.seq_range[0]} and #{finding.seq_range[1]}", width)
-    if last_calls:
-        yield from _last_calls(last_calls, detail, width)
+    if len(diagnosis.findings) == 1:
+        yield from _last_calls(diagnosis.last_calls, detail, width)
     for label, texts in (("caveat", finding.caveats), ("or", finding.alternatives)):
         shown, hidden = _cut(texts, detail.notes)
         for text in shown:
@@ -178,6 +185,19 @@ def _source_text(source: Source | None) -> str:
     return "" if source is None else f"{source.file.rsplit('/', 1)[-1]}:{source.line}"
 
 
+def _tied(finding: Finding, undecided: Iterable[Undecided]) -> tuple[int, ...]:
+    """Return the ranks among which the evidence does not choose a culprit."""
+    if finding.culprits or finding.kind not in ("mismatch", "order_deadlock"):
+        return ()
+    ties = [reason for reason in undecided if reason.code == "tie" and reason.ranks]
+    return next((reason.ranks for reason in ties if finding.summary in reason.what), finding.victims)
+
+
+def _one_of(ranks: Sequence[int]) -> str:
+    first, *others = ranks
+    return f"rank {first} or rank {others[0]}" if len(others) == 1 else f"one of {named_ranks(ranks)}"
+
+
 def _culprit(rank: int, host: str | None) -> str:
     return f"rank {rank}{f' on {host}' if host else ''}"
 
@@ -196,7 +216,7 @@ def _undecided(undecided: Sequence[Undecided], detail: _Detail, width: int) -> I
     shown, hidden = _cut(ordered, detail.undecided)
     for one in shown:
         label = "open" if one.blocks_answer else "limit"
-        ranks = f" ({named_ranks(one.ranks)})" if one.ranks else ""
+        ranks = f" ({named_ranks(one.ranks)})" if one.ranks and not one.what.startswith(("rank ", "ranks ")) else ""
         yield from _labelled(label, f"{one.code}: {one.what}{ranks}", width, "yellow" if one.blocks_answer else "")
         if one.next_step:
             yield from _labelled("", f"next: {one.next_step}", width)

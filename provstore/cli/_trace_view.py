@@ -34,7 +34,10 @@ def summary(trace: Trace, width: int) -> Iterator[Line]:
     noun = {"ancestors": "ancestor", "descendants": "descendant", "path": "step"}.get(trace.direction, "node")
     hops = max((node.hops or 0 for node in trace.nodes), default=0)
     far = f", up to {counted(hops, 'hop')} away" if hops else ""
-    amount = f"{counted(len(trace.nodes), noun)}{f' ({listed})' if listed else ''}{far}"
+    if trace.direction == "path" and not trace.nodes:
+        amount = "no path in this direction"
+    else:
+        amount = f"{counted(len(trace.nodes), noun)}{f' ({listed})' if listed else ''}{far}"
     yield from (Line(line, "bold") for line in folded(amount, width, "", "  "))
     if not trace.complete:
         left = trace.counts.get("omitted_at_least") or trace.counts.get("frontier_left") or 0
@@ -54,7 +57,7 @@ def tree_lines(trace: Trace, *, width: int, verbose: bool = False) -> list[Line]
         lines = [Line(f"{f'{arrow} ' if at else ''}{_label([node])}") for at, node in enumerate(trace.nodes)]
     else:
         lines = [Line(_label([trace.root]), "bold"), *_branch_lines(_folded(trace), arrow)]
-    if not verbose and len(lines) > LINE_LIMIT:
+    if not verbose and len(lines) > LINE_LIMIT + 1:
         more = counted(len(lines) - LINE_LIMIT, "more line")
         lines = [*lines[:LINE_LIMIT], Line(f"… {more}: --verbose shows all, --format table lists them", "dim")]
     return [*_fit(lines, width), *summary(trace, width)]

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from provstore import errors
+from provstore import config, errors
 from provstore.cli._choices import rank_map
 from provstore.cli._diagnosis_view import diagnosis_lines
 from provstore.cli._options import Globals, flags
-from provstore.cli._screen import Screen, print_lines
+from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._stores import hinting, opened
+from provstore.cli._text import counted
 from provstore.model.finding import Diagnosis
 
 CODES = {
@@ -56,7 +57,9 @@ def diagnose(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PATH|run:ID", help="Dumps or folders of dumps; run:ID is a stored run.", show_default=False
+            metavar="PATH|run:ID",
+            help="Dumps or folders of dumps; run:ID is a stored run [default: the only stored run].",
+            show_default=False,
         ),
     ] = None,
     about: Annotated[
@@ -90,6 +93,7 @@ def diagnose(
     targets = what or []
     question = about.value if about else None
     stored = _stored_run(targets)
+    _check(settings, targets, stored, save=save, attempt=attempt)
     if targets and stored is None:
         with screen.progress("reading") as progress:
             diagnosis = api.diagnose(
@@ -106,16 +110,29 @@ def diagnose(
             opened(settings, read_only=not save) as store,
         ):
             diagnosis = store.diagnose(run=stored, attempt=attempt, about=question, save=save)
-    show(screen, diagnosis)
+    show(screen, diagnosis, saved=len(diagnosis.findings) if save else None)
 
 
-def show(screen: Screen, diagnosis: Diagnosis) -> None:
-    """Show a diagnosis and end the command with the code of its status."""
+def show(screen: Screen, diagnosis: Diagnosis, *, saved: int | None = None) -> None:
+    """Show a diagnosis, and how much of it was saved, and end the command with the code of its status."""
 
     def draw(console: Console) -> None:
         print_lines(console, diagnosis_lines(diagnosis, width=console.width, verbose=screen.settings.verbose))
+        if saved is not None:
+            print_lines(console, [Line(f"\nsaved: {counted(saved, 'finding')}", "dim")])
 
     screen.show(diagnosis.to_dict(), draw, CODES[diagnosis.status])
+
+
+def _check(settings: Globals, targets: list[str], stored: str | None, *, save: bool, attempt: int | None) -> None:
+    """Refuse what does not fit together before anything is read."""
+    if targets and stored is None and (save or attempt is not None):
+        raise errors.ConfigError("diagnose: --save and --attempt: of a stored run only", hint="provstore ingest first")
+    directory = config.embedded_directory(config.store_uri(settings.store))
+    if not targets and directory is not None and not directory.exists():
+        raise errors.ConfigError(
+            f"diagnose: no dumps are given, and there is no store at {directory}", hint="provstore diagnose FOLDER"
+        )
 
 
 def _stored_run(targets: list[str]) -> str | None:

@@ -47,7 +47,8 @@ def trace(
     settings: Globals,
     *,
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="What to trace: tensor:RANK:SEQ:in|out, act:RANK:OP:SEQ, an id, …")
+        str,
+        typer.Argument(metavar="TARGET", help="What to trace: tensor:RANK:SEQ:in|out, act:RANK:OP:SEQ, a full id, …"),
     ],
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="PATH", help="Dumps to read first, into a throw-away store.")
@@ -91,6 +92,10 @@ def trace(
             data_only=data_only,
             max_nodes=max_nodes,
         )
+        remedy = ""
+        if to is not None and not found.nodes:
+            back = store.trace(target, down=not down, to=to, run=run, attempt=attempt, group=group)
+            remedy = f"try {'without' if down else 'with'} --down" if back.nodes else "nor is there one the other way"
         text = found.to_text(form.value) if form in WRITTEN and not settings.json else None
     code = errors.EXIT_UNDECIDED if require_complete and not found.complete else errors.EXIT_OK
     if text is not None:
@@ -101,5 +106,7 @@ def trace(
             table(console, found, verbose=settings.verbose)
         else:
             print_lines(console, tree_lines(found, width=console.width, verbose=settings.verbose))
+        if remedy:
+            console.print(remedy, style="green")
 
     screen.show(found.to_dict(), draw, code, as_json=form is Format.JSON)

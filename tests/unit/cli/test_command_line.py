@@ -152,6 +152,9 @@ def test_an_export_is_the_document_alone(filled):
         (["no-such-command"], "no-such-command"),
         (["trace"], "TARGET"),
         (["diagnose", "--depth", "3"], "--depth"),
+        (["diagnose", "provstore-samples", "--save"], "provstore-samples"),
+        (["demo", "--fault", "stuck"], "--fault"),
+        (["demo", "--live", "--fault", "hiccup"], "known are none, stuck"),
     ],
     ids=" ".join,
 )
@@ -223,6 +226,130 @@ def test_every_command_has_help_with_an_example(command, name):
     assert "Example" in answer.out
     assert f"provstore {name}" in answer.out.split("Example")[1]
     assert max(len(line) for line in answer.out.split("Example")[0].splitlines()) <= 80
+
+
+@pytest.mark.parametrize("group", [[], ["store"]], ids=["root", "store"])
+def test_a_group_of_commands_alone_shows_its_help_and_nothing_else(command, group):
+    answer = command(*group)
+
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("Usage: provstore ")
+    assert "hint:" not in answer.err
+
+
+@pytest.mark.parametrize("group", [[], ["store"]], ids=["root", "store"])
+def test_no_summary_in_a_list_of_commands_is_cut(command, group):
+    listed = command(*group, "--help").out.split("Commands:")[1]
+
+    assert "..." not in listed
+
+
+def test_a_diagnosis_of_nothing_without_a_store_is_a_mistake_of_the_user(command):
+    answer = command("diagnose")
+
+    assert answer.code == 2
+    assert answer.err.endswith("hint: provstore diagnose FOLDER\n")
+
+
+def test_the_findings_of_a_folder_cannot_be_saved(command, samples):
+    assert command("diagnose", samples / "hang", "--save").code == 2
+
+
+def test_saving_says_how_many_findings_it_kept(filled):
+    assert filled("diagnose", "run:hang", "--save").out.endswith("\nsaved: 1 finding\n")
+    assert "saved" not in filled("diagnose", "run:hang").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way"),
+    [
+        (["query", "collectives/lagging_ranks"], "--param run=ID and --param attempt=N"),
+        (["diagnose"], "run:ID and --attempt N"),
+        (["export", "dot"], "--run and --attempt"),
+    ],
+    ids=["query", "diagnose", "export"],
+)
+def test_a_choice_of_runs_is_asked_for_in_the_words_of_the_command(filled, arguments, way):
+    answer = filled(*arguments)
+
+    assert answer.code == 2
+    assert answer.err.endswith(f"hint: choose with {way}\n")
+
+
+def test_an_empty_answer_says_that_it_has_no_rows(filled):
+    shipped = filled("query", "collectives/disagreeing_ranks", "--param", "run=hang").out.splitlines()
+    own = filled("query", "--cypher", "MATCH (c:Call) WHERE c.rank = 99 RETURN c.rank AS rank").out.splitlines()
+
+    assert shipped[-1] == own[-1] == "0 rows"
+
+
+def test_the_frames_of_a_stack_stand_one_a_line(filled):
+    call = ("--param", "run=hang", "--param", "group=default", "--param", "call=r0:seq3")
+    lines = [line.split() for line in filled("query", "collectives/stack_of_call", *call).out.splitlines()]
+
+    assert ["/workspace/train.py:80", "train"] in lines
+    assert ["/workspace/train.py:36", "main"] in lines
+
+
+def test_the_names_that_are_listed_are_the_names_that_are_taken(filled):
+    listed = [line for line in filled("query", "--list").out.splitlines() if line[:1].isalpha()]
+
+    assert "collectives/lagging_ranks" in listed
+    assert filled("query", "collectives/lagging_ranks", "--param", "run=hang").code == 0
+
+
+def test_a_path_that_is_not_there_says_whether_the_other_direction_has_one(filled):
+    cause, effect = "tensor:0:2:in", "tensor:2:3:out"
+    scope = ("--run", "healthy", "--group", "default")
+
+    assert "try with --down" in filled("trace", cause, "--to", effect, *scope).out
+    assert "try without --down" in filled("trace", effect, "--to", cause, "--down", *scope).out
+    assert "nor is there one the other way" in filled("trace", effect, "--to", "rank:0", *scope).out
+
+
+def test_a_quiet_ingest_lists_no_skipped_file(command, samples, tmp_path):
+    (tmp_path / "set").mkdir()
+    for path in (samples / "hang").iterdir():
+        (tmp_path / "set" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "set" / "notes.txt").write_text("not a dump")
+
+    assert "skipped: notes.txt" in command("ingest", tmp_path / "set").out
+    assert "skipped" not in command("ingest", tmp_path / "set", "--quiet").out
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status", "words"),
+    [
+        ("TORCH_FR_BUFFER_SIZE", "0", "note", "the recorder is off"),
+        ("TORCH_NCCL_TRACE_BUFFER_SIZE", "0", "note", "the recorder is off"),
+        ("TORCH_INCLUDE_STACK_TRACE", "0", "note", "stacks are off"),
+        ("TORCH_FR_BUFFER_SIZE", "2000", "ok", "2000"),
+        ("TORCH_INCLUDE_STACK_TRACE", "1", "ok", "1"),
+    ],
+)
+def test_doctor_says_which_settings_leave_dumps_empty(command, monkeypatch, name, value, status, words):
+    monkeypatch.setenv(name, value)
+
+    checks = {check["name"]: check for check in json.loads(command("doctor", "--json").out)["checks"]}
+
+    assert checks[name]["status"] == status
+    assert words in checks[name]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("version", "noted"), [(None, True), ("2.10.1", True), ("2.11.0", False), ("2.15.0+cpu", False)]
+)
+def test_doctor_asks_for_a_buffer_size_only_where_torch_has_none_by_itself(command, monkeypatch, version, noted):
+    from provstore.cli import doctor
+
+    real = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: version if name == "torch" else real(name))
+    for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+    names = {check["name"] for check in json.loads(command("doctor", "--json").out)["checks"]}
+
+    assert ("TORCH_FR_BUFFER_SIZE" in names) is noted
 
 
 def test_the_version_is_that_of_the_package(command):

@@ -129,3 +129,32 @@ def test_what_could_not_be_used_is_named_with_its_reason():
         "2 of 4 ranks · 1 call · no dump of rank 3 · refused dump of rank 2 · ring wrapped on ranks 0-1",
         "  refused  dump_2: the pickle ends at byte 17",
     ]
+
+
+def test_a_tie_names_the_ranks_it_lies_between_and_calls_none_of_them_a_victim():
+    tie = dataclasses.replace(FINDING, kind="mismatch", culprits=(), victims=(0, 1, 2))
+    reason = Undecided("tie", FINDING.summary, "ask both", (0, 1), blocks_answer=False)
+    lines = texts(dataclasses.replace(DIAGNOSIS, findings=(tie,), undecided=(reason,)), width=200)
+
+    assert "  culprit  not decided: rank 0 or rank 1" in lines
+    assert "  victims  rank 2" in lines
+    assert sum(FINDING.summary in line for line in lines) == 1
+
+
+def test_a_hang_of_all_members_has_no_line_for_a_culprit():
+    nobody = dataclasses.replace(FINDING, kind="collective_hang", culprits=())
+
+    assert not any("culprit" in line for line in texts(dataclasses.replace(DIAGNOSIS, findings=(nobody,))))
+
+
+def test_findings_shown_in_brief_say_where_the_rest_of_them_is():
+    shown = "\n".join(texts(crowded(4, 20, 16), width=300))
+
+    assert "--verbose shows the chain and the next step of each" in shown
+
+
+def test_ranks_that_a_text_begins_with_are_not_repeated_behind_it():
+    reason = Undecided("missing_dump", "ranks 0,1,3: no dump", "collect them", (0, 1, 3))
+    lines = texts(Diagnosis("j", 0, "undecided", undecided=(reason,)))
+
+    assert "  open     missing_dump: ranks 0,1,3: no dump" in lines
