@@ -81,7 +81,8 @@ def _about_files(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecide
     refused = sorted(case.refused - {dump.rank for dump in case.table.dumps})
     missing = sorted(set(case.missing) - case.refused)
     if missing:
-        why = "why they stopped cannot be told: no dump" if dead & set(missing) else "no dump"
+        stopped = "why it stopped" if len(missing) == 1 else "why they stopped"
+        why = f"{stopped} cannot be told: no dump" if dead & set(missing) else "no dump"
         blocks = not findings or bool(dead & set(missing))
         yield _question("missing_dump", f"{rank_words(missing)}: {why}", missing, blocks)
     if refused:
@@ -94,7 +95,8 @@ def _about_files(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecide
 def _ties(findings: Sequence[Finding]) -> Iterator[Undecided]:
     for item in findings:
         if item.kind in ("mismatch", "order_deadlock") and not item.culprits:
-            yield _question("tie", item.summary, item.victims)
+            ranks = sorted({one.rank for one in item.evidence})
+            yield _question("tie", f"who is wrong: {' or '.join(item.alternatives) or rank_words(ranks)}", ranks)
 
 
 def _uneven(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:

@@ -40,7 +40,7 @@ def diagnose(evidence: DumpSet, options: Options | None = None) -> Diagnosis:
         undecided=tuple(undecided),
         last_calls=last_calls(scene.case, findings) if findings or undecided else (),
         coverage=coverage(scene.case),
-        notes=_notes(scene.case),
+        notes=_notes(scene.case, findings),
     )
 
 
@@ -56,9 +56,11 @@ def _status(findings: Sequence[Finding], undecided: Iterable[Undecided]) -> str:
     return "undecided" if any(item.blocks_answer for item in undecided) else "healthy"
 
 
-def _notes(case: Case) -> tuple[str, ...]:
+def _notes(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
     lived_with = int((case.instances.disagreement >= 0).sum())
     warnings = tuple(f"{dump.file}: {text}" for dump in case.table.dumps for text in dump.warnings)
-    if not lived_with:
-        return warnings
-    return (f"{lived_with} collective calls whose members asked for different sizes, types or operations", *warnings)
+    calls = f"{lived_with} collective call{'' if lived_with == 1 else 's'}"
+    unequal = (f"{calls} whose members asked for different sizes, types or operations",) if lived_with else ()
+    is_open = case.options.about is None and not findings and not case.evidence.tensors
+    unchecked = ("NaN: not checked, the dumps hold no values",) if is_open else ()
+    return *unequal, *unchecked, *warnings

@@ -10,6 +10,7 @@ from provstore.graph.calltable import JobGroup
 from provstore.model.dump import CHANNEL_NAMES, SEND
 from provstore.model.finding import Hop, Source
 
+NO_CALL = "no call recorded"
 _SHOWN_RANGES = 6
 
 
@@ -95,10 +96,22 @@ def last_call_words(case: Case, rank: int) -> str:
         table_rows for at, dump in enumerate(case.table.dumps) if dump.rank == rank for table_rows in _last(case, at)
     ]
     if not rows:
-        return "no call recorded" if case.presence.has_dump(rank) else "no dump"
+        return NO_CALL if case.presence.has_dump(rank) else "no dump"
     row = max(rows, key=lambda at: int(case.table.turn[at]))
-    how = "pending" if case.progress.pending[row] else ("settled" if case.progress.eventless[row] else "done")
-    return f"{call_words(case, row)}{source_words(case.source(row))}, {how}"
+    return f"{call_words(case, row)}{source_words(case.source(row))}, {_how_far(case, row)}"
+
+
+def last_call_clause(case: Case, rank: int) -> str:
+    """Return the last call of a rank as part of a sentence."""
+    words = last_call_words(case, rank)
+    return "no call of it is recorded" if words == NO_CALL else f"its last call was {words}"
+
+
+def _how_far(case: Case, row: int) -> str:
+    if not case.progress.pending[row]:
+        return "settled" if case.progress.eventless[row] else "done"
+    oldest = case.pending_of[case.rank(row)][0]
+    return "pending" if oldest == row else f"pending behind {call_words(case, oldest)}"
 
 
 def _last(case: Case, at: int) -> list[int]:

@@ -99,7 +99,7 @@ REASONS = (
         "A dump could not be used",
         "note",
         "A dump was there and could not be read; its rank may be well.",
-        "collect the file again; it may have been cut off while it was written",
+        "see why each file was refused; one that was cut off while it was written must be collected again",
     ),
     Code(
         "membership-unknown",

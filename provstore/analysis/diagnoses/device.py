@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from provstore.analysis.build import NO_FRAMES, Place, Remarks, age_caveats, make, walk
+from provstore.analysis.case import Case
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, rank_words, source_words
-from provstore.model.finding import Finding
+from provstore.model.finding import Finding, Hop
 
 ABOUT = "hang"
 PRECEDENCE = 30
@@ -20,6 +21,12 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     for end in scene.waits.ends:
         if end.kind == "device" and end.ranks[0] not in blamed:
             yield _finding(scene, end)
+
+
+def _last_hop(case: Case, row: int, peers: Collection[int]) -> Hop:
+    rank = case.rank(row)
+    words = f"rank {rank} is still in {call_words(case, row)}, which {rank_words(peers)} completed"
+    return Hop(rank, words, "peer_done", case.group(row).name, case.signature(row).op, case.seq(row), case.source(row))
 
 
 def _finding(scene: Scene, end: End) -> Finding:
@@ -39,7 +46,7 @@ def _finding(scene: Scene, end: End) -> Finding:
         confidence="certain" if case.progress.timed_out[end.row] else "probable",
         culprits=(rank,),
         victims=end.victims,
-        chain=walk(case, scene.waits, end.ranks),
+        chain=(*walk(case, scene.waits, end.ranks), _last_hop(case, end.row, peers)),
         remarks=Remarks(
             next_step=f"look for device errors of rank {rank}: XID messages in the kernel log, ECC, throttling",
             caveats=age_caveats(case, (end.row, *end.awaited)),

@@ -9,7 +9,7 @@ from provstore.analysis.case import Case
 from provstore.analysis.idle import IdleEnd, idle_ends
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
-from provstore.analysis.wording import call_words, group_words, last_call_words, rank_words, source_words, verb
+from provstore.analysis.wording import call_words, group_words, last_call_clause, rank_words, source_words, verb
 from provstore.model.dump import CHANNEL_NAMES, RECV, SEND
 from provstore.model.finding import Finding
 
@@ -39,7 +39,7 @@ def _finding(scene: Scene, item: IdleEnd) -> Finding:
     what, op, seq = _missing_call(case, rank, row)
     summary = (
         f"rank {rank}: never {what}; {rank_words(waiting)} {verb(waiting, 'waits', 'wait')} there{line}; "
-        f"its last call was {last_call_words(case, rank)}. Host side{', possibly' if item.may_hide else ''}."
+        f"{last_call_clause(case, rank)}. Host side{', possibly' if item.may_hide else ''}."
     )
     return make(
         case,
