@@ -5,7 +5,7 @@ Every module of ``exports.graphs`` offers ``export(document, stream, options)``;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Protocol, TextIO
 
@@ -27,6 +27,10 @@ class ExportInput:
     """
     title: str = ""
     """For people, such as ``ancestors of tensor:2:3:out``."""
+    operations: Mapping[str, str] = field(default_factory=dict)
+    """Key of a node → operation of its call, for pictures: where the rows lack the call, as on a path."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Key of a node → what people call its group, for pictures: where the rows lack the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ CULPRIT = "#cc0000"
 """Line of a node that is brought out."""
 
 _SHOWN_RELATIONS = frozenset({*CAPTURED_RELATIONS, *DERIVED_RELATIONS})
+_ASSOCIATION = "was associated with"
 _SIDES = frozenset({"in", "out", "call"})
+_OF_A_GROUP = frozenset({"Call", "Output", "Collective", "PointToPoint"})
 # C0 and C1 controls, direction marks and overrides, line and paragraph separators, surrogates, byte order mark.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 _LABEL_LENGTH = 80
@@ -58,6 +60,8 @@ class Picture:
     hidden_nodes: Mapping[str, int] = field(default_factory=dict)
     """Label → how many nodes are hidden or folded into another."""
     hidden_edges: int = 0
+    associations: int = 0
+    """Edges from an activity to one of its ranks, which are not drawn: the columns show them."""
 
     @property
     def hidden(self) -> int:
@@ -72,6 +76,8 @@ class Picture:
             lines.append(f"{sum(self.hidden_nodes.values()):,} nodes hidden: {listed}")
         if self.hidden_edges:
             lines.append(f"{self.hidden_edges:,} edges hidden")
+        if self.associations:
+            lines.append(f"was associated with: shown as columns ({self.associations:,} edges)")
         return "\n".join(lines or ["nothing hidden"])
 
 
@@ -81,7 +87,7 @@ def picture(document: ExportInput, options: ExportOptions, max_edges: int | None
     Too many nodes: what the ranks put into and get from an instance is folded into it. Still too many: those brought
     out stay, then the first ones; the rest is counted.
     """
-    rows = _Rows(document.statements(), frozenset(options.highlight))
+    rows = _Rows(document, frozenset(options.highlight))
     nodes, hidden, home = rows.nodes, Counter[str](), {key: key for key in rows.nodes}
     if len(nodes) > options.max_nodes:
         home, hidden = rows.fold()
@@ -92,10 +98,13 @@ def picture(document: ExportInput, options: ExportOptions, max_edges: int | None
     visible = {node.key for node in shown}
     bright = {node.key for node in shown if node.is_highlighted}
     edges: dict[tuple[str, str, str], Edge] = {}
-    total = 0
+    total = associations = 0
     for edge in _edges(document.statements()):
         source, target = home.get(edge.source), home.get(edge.target)
         if source is None or target is None:
+            continue
+        if rows.is_rank(target) and edge.label == _ASSOCIATION:
+            associations += 1
             continue
         total += 1
         is_inside = source == target and edge.source != edge.target
@@ -103,7 +112,8 @@ def picture(document: ExportInput, options: ExportOptions, max_edges: int | None
             edges.setdefault((source, edge.label, target), replace(edge, source=source, target=target))
     limit = len(edges) if max_edges is None else max_edges
     drawn = _first(edges.values(), limit, lambda edge: edge.source in bright or edge.target in bright)
-    return Picture(visible_text(document.title), tuple(shown), tuple(drawn), dict(hidden), total - len(drawn))
+    title = visible_text(document.title)
+    return Picture(title, tuple(shown), tuple(drawn), dict(hidden), total - len(drawn), associations)
 
 
 def visible_text(text: str) -> str:
@@ -126,17 +136,18 @@ def _edges(rows: Iterable[Statement]) -> Iterator[Edge]:
 class _Rows:
     """The elements of the graph as nodes, in their order."""
 
-    def __init__(self, rows: Iterable[Statement], highlight: frozenset[str]) -> None:
+    def __init__(self, document: ExportInput, highlight: frozenset[str]) -> None:
         elements: dict[str, Statement] = {}
         signatures: dict[str, Property] = {}
-        for row in rows:
+        for row in document.statements():
             if row.type is None and "Element" in row.labels:
                 elements.setdefault(row.key, row)
             elif row.type is None and "Signature" in row.labels and "op" in row.properties:
                 signatures[row.key] = row.properties["op"]
         self._elements = elements
         self._highlight = highlight
-        self._ops: dict[str, str] = {}
+        self._group_names = document.groups
+        self._ops: dict[str, str] = dict(document.operations)
         for key, row in elements.items():
             op = signatures.get(str(row.properties.get("signature")))
             if op is not None:
@@ -147,6 +158,10 @@ class _Rows:
         """Return the most telling label of a node."""
         labels = self._elements[key].labels
         return min(set(labels) - CLASSES, default=min(set(labels) - {"Element"}, default="Element"))
+
+    def is_rank(self, key: str) -> bool:
+        """Return whether a node is one of the run's ranks."""
+        return "Rank" in self._elements[key].labels
 
     def fold(self) -> tuple[dict[str, str], Counter[str]]:
         """Return (node → the node it is shown as, label → how many nodes are folded)."""
@@ -174,9 +189,7 @@ class _Rows:
     def _node(self, row: Statement) -> Node:
         rank = row.properties.get("rank")
         shape = next((name.lower() for name in ("Activity", "Agent") if name in row.labels), "entity")
-        label = visible_text(self._label(row))
-        if len(label) > _LABEL_LENGTH:
-            label = f"{label[: _LABEL_LENGTH - 1]}…"
+        label = "\n".join(_cut(visible_text(line)) for line in (self._label(row), self._group(row)) if line)
         return Node(row.key, label, shape, rank if isinstance(rank, int) else None, row.key in self._highlight)
 
     def _label(self, row: Statement) -> str:
@@ -192,10 +205,31 @@ class _Rows:
         if "Rank" in labels:
             return rank.strip()
         if "ProcessGroup" in labels:
-            return f"group {facts.get('desc') or facts.get('name') or row.key.rsplit('/', 1)[-1]}"
+            return f"group {_group_name(row)}"
         if labels - CLASSES:
             return f"{self.class_of(row.key)} {facts.get('file', row.key.rsplit('/', 1)[-1])}"
         return re.split(r"[/#]", row.key.rstrip("/#"))[-1] or row.key
+
+    def _group(self, row: Statement) -> str:
+        """Return what people call the group of a call or its activity, ``""`` when that is not known."""
+        if not _OF_A_GROUP.intersection(row.labels):
+            return ""
+        key = row.key
+        while key and key not in self._group_names:
+            group = self._elements.get(key)
+            if group is not None and "ProcessGroup" in group.labels:
+                return _group_name(group)
+            key = key.rpartition("/")[0]
+        return self._group_names.get(key, "")
+
+
+def _group_name(group: Statement) -> str:
+    desc, name = group.properties.get("desc"), group.properties.get("name")
+    return f"{desc} ({name})" if desc and name else str(desc or name or group.key.rsplit("/", 1)[-1])
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LABEL_LENGTH else f"{line[: _LABEL_LENGTH - 1]}…"
 
 
 def _instance(key: str) -> str:

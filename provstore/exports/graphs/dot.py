@@ -1,4 +1,4 @@
-"""DOT, the picture language of Graphviz: one column a rank, culprits in red."""
+"""DOT, the picture language of Graphviz: one column a rank, causes above effects, culprits in red."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def export(document: ExportInput, stream: TextIO, options: ExportOptions = DEFAU
     text = "\n".join(
         (
             "digraph provstore {",
-            "  rankdir=BT;",
+            # Without newrank, Graphviz 2 fails on edges between columns.
+            '  newrank=true; nodesep=0.3; ranksep=0.4; fontname="sans-serif";',
             '  node [style=filled, fillcolor=white, fontname="sans-serif"];',
+            '  edge [fontname="sans-serif", fontsize=9, fontcolor="#555555", color="#555555", dir=back];',
             *_nodes(drawn.nodes, names),
             *(_edge(edge, names) for edge in drawn.edges),
             f"  legend [shape=note, label={_quoted(drawn.legend())}];",
@@ -36,11 +38,11 @@ def export(document: ExportInput, stream: TextIO, options: ExportOptions = DEFAU
 def _nodes(nodes: tuple[Node, ...], names: dict[str, str]) -> Iterator[str]:
     for rank, of_rank in by_rank(nodes):
         if rank is None:
-            yield from (f"  {_node(node, names)}" for node in of_rank)
-        else:
-            yield f'  subgraph cluster_{rank} {{ label="rank {rank}"; color="{PALETTE[rank % len(PALETTE)]}";'
-            yield from (f"    {_node(node, names)}" for node in of_rank)
-            yield "  }"
+            continue
+        yield f'  subgraph cluster_{rank} {{ label="rank {rank}"; color="{PALETTE[rank % len(PALETTE)]}";'
+        yield from (f"    {_node(node, names)}" for node in of_rank)
+        yield "  }"
+    yield from (f"  {_node(node, names)}" for node in nodes if node.rank is None)
 
 
 def _node(node: Node, names: dict[str, str]) -> str:
@@ -50,8 +52,9 @@ def _node(node: Node, names: dict[str, str]) -> str:
 
 
 def _edge(edge: Edge, names: dict[str, str]) -> str:
+    """Return an edge from cause to effect drawn backwards: causes stand above, below the name of their column."""
     style = ", style=dashed" if edge.is_derived else ""
-    return f"  {names[edge.source]} -> {names[edge.target]} [label={_quoted(edge.label)}{style}];"
+    return f"  {names[edge.target]} -> {names[edge.source]} [label={_quoted(edge.label)}{style}];"
 
 
 def _quoted(text: str) -> str:
