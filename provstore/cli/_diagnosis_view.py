@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 LINE_LIMIT = 40
 _LABEL_WIDTH = 9
+_SIDE = " wrong"
+"""How an alternative of a tie ends: it names one side."""
 _STATUS_STYLE = {"healthy": "green", "findings": "bold red", "undecided": "yellow", "error": "bold red"}
 
 
@@ -64,8 +66,8 @@ def _draw(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
         for finding in brief:
             yield from _wrapped(finding.summary, width, style="red")
         yield from _wrapped("--verbose shows the chain and the next step of each", width, "dim")
-    told = {finding.summary for finding in diagnosis.findings}
-    if undecided := [reason for reason in diagnosis.undecided if reason.what not in told]:
+    told = [reason for reason in diagnosis.undecided if any(_is_about(reason, one) for one in diagnosis.findings)]
+    if undecided := [reason for reason in diagnosis.undecided if reason not in told]:
         yield Line("")
         yield from _undecided(undecided, detail, width)
     if diagnosis.last_calls and diagnosis.findings and not one:
@@ -141,14 +143,15 @@ def _finding(finding: Finding, diagnosis: Diagnosis, detail: _Detail, width: int
         named = ", ".join(_culprit(one.rank, one.host) for one in finding.culprits)
         yield from _labelled("culprit", named, width, "red")
     elif tied:
-        yield from _labelled("culprit", f"not decided: {_one_of(tied)}", width, "yellow")
+        yield from _labelled("culprit", f"not decided: {_sides(finding, tied)}", width, "yellow")
     if victims := [rank for rank in finding.victims if rank not in tied]:
         yield from _labelled("victims", named_ranks(victims), width)
     if finding.seq_range:
         yield from _labelled("between", f"#{finding.seq_range[0]} and #{finding.seq_range[1]}", width)
     if len(diagnosis.findings) == 1:
         yield from _last_calls(diagnosis.last_calls, detail, width)
-    for label, texts in (("caveat", finding.caveats), ("or", finding.alternatives)):
+    others = [text for text in finding.alternatives if not (tied and text.endswith(_SIDE))]
+    for label, texts in (("caveat", finding.caveats), ("or", others)):
         shown, hidden = _cut(texts, detail.notes)
         for text in shown:
             yield from _labelled(label, text, width)
@@ -189,13 +192,21 @@ def _tied(finding: Finding, undecided: Iterable[Undecided]) -> tuple[int, ...]:
     """Return the ranks among which the evidence does not choose a culprit."""
     if finding.culprits or finding.kind not in ("mismatch", "order_deadlock"):
         return ()
-    ties = [reason for reason in undecided if reason.code == "tie" and reason.ranks]
-    return next((reason.ranks for reason in ties if finding.summary in reason.what), finding.victims)
+    return next((reason.ranks for reason in undecided if _is_about(reason, finding)), finding.victims)
 
 
-def _one_of(ranks: Sequence[int]) -> str:
-    first, *others = ranks
-    return f"rank {first} or rank {others[0]}" if len(others) == 1 else f"one of {named_ranks(ranks)}"
+def _is_about(reason: Undecided, finding: Finding) -> bool:
+    """Return whether a reason says only that this finding names nobody."""
+    seen = tuple(sorted({one.rank for one in finding.evidence}))
+    return reason.code == "tie" and bool(reason.ranks) and (reason.ranks == seen or reason.what == finding.summary)
+
+
+def _sides(finding: Finding, tied: Sequence[int]) -> str:
+    """Return who may be the culprit: ``rank 0 or rank 1``; the alternatives of a tie name its sides."""
+    sides = [text.removesuffix(_SIDE) for text in finding.alternatives if text.endswith(_SIDE)] or [
+        f"rank {rank}" for rank in tied
+    ]
+    return " or ".join(sides) if len(sides) <= 4 else f"one of {named_ranks(tied)}"
 
 
 def _culprit(rank: int, host: str | None) -> str:

@@ -35,6 +35,8 @@ def cell_text(value: object) -> str:
     """Return a value as one line: nothing for ``None``, lists in brackets, control characters spelled."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
@@ -43,8 +45,9 @@ def cell_text(value: object) -> str:
 
 
 def _is_lines(value: object) -> TypeGuard[list[str]]:
-    """Return whether a value is several texts, such as the frames of a stack: they stand one a line."""
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(part, str) for part in value)
+    """Return whether a value is several texts too long for a cell, such as a stack's frames: they stand one a line."""
+    texts = isinstance(value, list) and len(value) > 1 and all(isinstance(part, str) for part in value)
+    return texts and len(cell_text(value)) > 80
 
 
 def _fits(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> bool:

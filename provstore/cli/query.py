@@ -71,7 +71,8 @@ def query(
         if listed:
             print_lines(console, _listed(answer, console.width, verbose=settings.verbose))
             return
-        grid(console, answer.columns, [[row.get(name) for name in answer.columns] for row in answer.rows])
+        if answer.columns:
+            grid(console, answer.columns, [[row.get(name) for name in answer.columns] for row in answer.rows])
         if not answer.rows:
             console.print("0 rows", style="dim")
         if not answer.complete:

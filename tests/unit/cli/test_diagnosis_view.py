@@ -3,7 +3,7 @@
 import dataclasses
 
 from provstore.cli._diagnosis_view import LINE_LIMIT, diagnosis_lines
-from provstore.model.finding import Culprit, Diagnosis, Finding, GroupName, Hop, LastCall, Source, Undecided
+from provstore.model.finding import Culprit, Diagnosis, Evidence, Finding, GroupName, Hop, LastCall, Source, Undecided
 
 SOURCE = Source("/opt/job/train.py", 165, "step", 0)
 FINDING = Finding(
@@ -139,6 +139,19 @@ def test_a_tie_names_the_ranks_it_lies_between_and_calls_none_of_them_a_victim()
     assert "  culprit  not decided: rank 0 or rank 1" in lines
     assert "  victims  rank 2" in lines
     assert sum(FINDING.summary in line for line in lines) == 1
+
+
+def test_the_sides_of_a_tie_are_told_once():
+    evidence = tuple(Evidence(f"dump_{rank}", "d", rank) for rank in (0, 1, 2))
+    tie = dataclasses.replace(
+        FINDING, kind="mismatch", culprits=(), victims=(), evidence=evidence,
+        alternatives=("ranks 0,1 wrong", "rank 2 wrong"),
+    )  # fmt: skip
+    reason = Undecided("tie", "who is wrong: ranks 0,1 wrong or rank 2 wrong", "ask", (0, 1, 2), blocks_answer=False)
+    lines = texts(dataclasses.replace(DIAGNOSIS, findings=(tie,), undecided=(reason,)), width=200)
+
+    assert "  culprit  not decided: ranks 0,1 or rank 2" in lines
+    assert sum("wrong" in line or "victims" in line for line in lines) == 0
 
 
 def test_a_hang_of_all_members_has_no_line_for_a_culprit():
