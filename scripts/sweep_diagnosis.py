@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
-from simulator import HANGS, Verdict  # noqa: E402
+from simulator import HANGS, Verdict, simulate  # noqa: E402
 from simulator.sampling import LAYOUT_NAMES, VARIATIONS, draw, fits  # noqa: E402
 from simulator.trial import hold  # noqa: E402
 
@@ -57,6 +57,9 @@ def sweep(layouts: list[str], faults: list[str], variations: list[str], seeds: r
 def trial(layout: str, fault: str, seed: int, variation: str, large: bool) -> Row | None:
     """Hold one scenario; ``None`` when the fault has no place in the layout."""
     scenario = draw(layout, fault, seed, variation, large)
+    if not simulate(scenario).recordings:
+        # nobody left a file: there is nothing to ask about
+        return None
     started = time.process_time()
     try:
         held = hold(scenario)
