@@ -185,7 +185,7 @@ def _scan_tree(
                 elif options.recursive and not entry.name.startswith("."):
                     pending.append((Path(entry.path), f"{file}/"))
                 else:
-                    found.skip(f"{file}/", "a folder; it is read with the option recursive", Path(entry.path))
+                    found.skip(f"{file}/", "a folder: it is read with --recursive (recursive=True)", Path(entry.path))
             else:
                 _take(Path(entry.path), file, naming, seen, folder, found)
         _finish(folder, found)

@@ -31,6 +31,9 @@ class Place:
     """Why there is no rank."""
 
 
+_NO_RANK = "its name holds no rank: give one with --rank-regex or --rank-map (rank_regex, rank_map)"
+
+
 class Naming:
     """The rules that give a file its rank: the map, the regular expression, else the last integer of the name.
 
@@ -62,7 +65,7 @@ class Naming:
     def _from_last_integer(self, stem: str) -> Place:
         found = _LAST_INTEGER.search(stem)
         if found is None:
-            return Place(None, None, "its name holds no rank; give one with a rank expression or a rank map")
+            return Place(None, None, _NO_RANK)
         digits = found[1]
         before = stem[: found.start(1)]
         is_negative = before.endswith("-") and not before[:-1][-1:].isalnum()

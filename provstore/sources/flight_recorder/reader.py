@@ -10,12 +10,16 @@ from pathlib import Path
 
 from provstore.errors import InputError
 from provstore.model.dump import Dump, Refusal, TensorRecord
+from provstore.sources.flight_recorder import names
 from provstore.sources.flight_recorder.discovery import Candidate, Found, discover
 from provstore.sources.flight_recorder.options import ReadOptions, ReadResult
 from provstore.sources.flight_recorder.pool import Reply, Request, ask_all
 from provstore.sources.flight_recorder.replies import Builder, refusal
+from provstore.sources.flight_recorder.sidecars import first_error
 from provstore.sources.flight_recorder.tensors import read_tensors
 
+_ASKED_SIDECARS = 100
+_SIDECAR_BYTES = 1 << 20
 Progress = Callable[[int, int], None]
 
 
@@ -52,7 +56,22 @@ def _nothing(given: Sequence[Path], refusals: Sequence[Refusal]) -> str:
     shown = "; ".join(f"{item.file}: {item.reason}" for item in refusals[:3])
     more = f" and {len(refusals) - 3} more" if len(refusals) > 3 else ""
     skipped = f" (skipped: {shown}{more})" if refusals else ""
-    return f"{', '.join(map(str, given))}: no Flight Recorder dump is there{skipped}"
+    return f"{', '.join(map(str, given))}: no Flight Recorder dump is there{_stated(refusals)}{skipped}"
+
+
+def _stated(refusals: Sequence[Refusal]) -> str:
+    """Return why the capture helper left no dump, as far as one of its sidecars says so."""
+    for item in refusals[:_ASKED_SIDECARS]:
+        if item.path is None or names.sidecar_rank(Path(item.path).name) is None:
+            continue
+        try:
+            with Path(item.path).open("rb") as file:
+                error = first_error(file.read(_SIDECAR_BYTES))
+        except OSError:
+            continue
+        if error:
+            return f"; {item.file} says why: {error}"
+    return ""
 
 
 def _read(

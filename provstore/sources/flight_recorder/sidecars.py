@@ -15,6 +15,7 @@ _TEXTS = ("run", "host", "torch_version", "reason")
 _NUMBERS = ("attempt", "world_size", "local_rank", "pid", "dumped_at_ns", "monotonic_ns")
 _TABLES = ("device", "settings")
 _MANY = 1000
+_SHOWN_ERROR = 300
 
 
 class SidecarFacts:
@@ -83,3 +84,19 @@ def _groups(value: object, caps: Caps) -> list[Declared]:
             raise Refused(f"{place}: rank {caps.rank}, expected from the file's name, is not among {shown(ranks)}")
         groups.append(Declared(name, desc, ranks, "sidecar", clean(stated.get("backend_config") or "")))
     return groups
+
+
+def first_error(data: bytes) -> str:
+    """Return the first error a sidecar of the capture helper states, short and printable; ``""`` when it states none.
+
+    Nothing is known of the bytes: they may be of any file.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return ""
+    errors = value.get("errors") if isinstance(value, dict) else None
+    if not isinstance(errors, list) or not errors or not isinstance(errors[0], str):
+        return ""
+    text = "".join(char if char.isprintable() else " " for char in errors[0][: _SHOWN_ERROR + 1]).strip()
+    return text if len(text) <= _SHOWN_ERROR else f"{text[:_SHOWN_ERROR]}…"

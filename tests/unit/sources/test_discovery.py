@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -84,7 +85,7 @@ def test_a_rank_expression_that_cannot_work_is_the_callers_error(tmp_path, patte
     ("name", "reason"),
     [
         ("rank_-3", "negative"),
-        ("dump", "holds no rank"),
+        ("dump", "holds no rank: give one with --rank-regex or --rank-map"),
         ("rank_1048576", "below 1048576"),
         (f"rank_{'9' * 200}", "below 1048576"),
     ],
@@ -284,6 +285,27 @@ def test_a_sidecar_without_a_dump_is_listed(tmp_path):
     result = read_dumps([tmp_path])
 
     assert "without a dump of rank 4" in skipped(result)["pgs_4.json"]
+
+
+def test_a_sidecar_that_says_why_there_is_no_dump_is_quoted_short_and_printable(tmp_path):
+    told = "TORCH_FR_BUFFER_SIZE: 0:\x1b[31m the recorder is off\u202e " + "x" * 5000
+    sidecar = {"schema": "provstore-fr-sidecar/1", "rank": 0, "errors": [told, "second"]}
+    (tmp_path / "fr_meta_rank_0.json").write_text(json.dumps(sidecar))
+
+    with pytest.raises(InputError, match=r"fr_meta_rank_0\.json says why: TORCH_FR_BUFFER_SIZE: 0") as caught:
+        read_dumps([tmp_path])
+    message = str(caught.value)
+    assert "the recorder is off" in message
+    assert message.isprintable()
+    assert len(message) < 1000 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["", "[", "[" * 100_000, "[]", '{"errors": 3}', '{"errors": []}', '{"errors": [{}]}'])
+def test_a_sidecar_that_says_nothing_usable_is_only_listed(tmp_path, text):
+    (tmp_path / "fr_meta_rank_0.json").write_text(text)
+
+    with pytest.raises(InputError, match=r"no Flight Recorder dump is there \(skipped: fr_meta_rank_0.json"):
+        read_dumps([tmp_path])
 
 
 def test_the_capture_helpers_sidecar_goes_before_a_bare_list(tmp_path):
