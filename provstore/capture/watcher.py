@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -18,6 +19,7 @@ from provstore.capture.recorders import prepare_stacks, setting_faults
 from provstore.capture.snapshot import DumpReport, dump
 from provstore.capture.torch_library import last_collective, live_groups, load_torch
 
+_log = logging.getLogger("provstore")
 _LONGEST_NAP_SECONDS = 1.0
 _SHORTEST_NAP_SECONDS = 0.05
 
@@ -37,11 +39,12 @@ def watch(
     It takes about a second: what torch needs to write stacks is loaded now, not in the middle of a hang.
 
     Args:
-        directory: Where the dumps go.
+        directory: Where the dumps go; made now if missing.
         seconds: Dump when nothing moved for so long. A step is what ``Watcher.beat`` reports; as long as it was never
             called, a new collective counts. Keep it below the timeout of the groups: after that, torch ends the job.
+            A line in the log ``provstore`` says what was seen, and where the dump is.
         trigger_file: Dump when this file appears, and again whenever it is touched. It is left in place for the
-            other ranks.
+            other ranks. Its folder is made now if missing.
         on_exit: Dump at the end of the process, unless a hang or an exception was dumped since the last step.
         on_exception: Dump when an exception leaves the program, or the ``with`` block.
         run: Name of the run; default is torchrun's run id.
@@ -126,11 +129,18 @@ class Watcher:
     def start(self, on_exit: bool, on_exception: bool) -> None:
         """Begin; ``watch`` has done it."""
         self._on_exit, self._on_exception = on_exit, on_exception
+        self._guarded(self._make_folders)
         self._guarded(self._prepare)
         self._guarded(self._thread.start)
         self._guarded(lambda: atexit.register(self.close))
         if on_exception:
             self._guarded(self._hook_exceptions)
+
+    def _make_folders(self) -> None:
+        """Make the folders now: in a hung job, the trigger file must have a place to appear."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if self._trigger_file is not None:
+            self._trigger_file.parent.mkdir(parents=True, exist_ok=True)
 
     def _prepare(self) -> None:
         faults = setting_faults(self._torch)
@@ -175,7 +185,12 @@ class Watcher:
         still = time.monotonic() - self._moved_at
         if still >= self._seconds and not self._trouble_dumped:
             self._trouble_dumped = True
-            self.dump(f"nothing moved for {still:.1f} s")
+            self._dump_hang(f"nothing moved for {still:.1f} s")
+
+    def _dump_hang(self, reason: str) -> None:
+        report = self.dump(reason)
+        named = ", ".join(path.name for path in report.files) or "no file"
+        _log.warning("rank %s: %s: dumped into %s: %s", report.rank, reason, self._directory, named)
 
     def _look_for_new_groups(self) -> None:
         """Remember groups while they exist: a dump at exit comes after their end."""

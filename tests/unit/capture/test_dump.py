@@ -74,7 +74,14 @@ def test_the_dump_of_a_hang_is_kept_until_the_job_moves_again(scenes: Any) -> No
 
 
 def test_a_new_collective_counts_as_a_step_as_long_as_no_beat_came(scenes: Any) -> None:
-    assert not (scenes.out / "never").exists()
+    assert list((scenes.out / "never").iterdir()) == []
+
+
+def test_a_hang_is_told_in_one_line_of_the_log_that_says_where_the_dump_is(scenes: Any) -> None:
+    for rank, text in enumerate(scenes.texts):
+        (line,) = [line for line in text.splitlines() if f"dumped into {scenes.out / 'stall'}" in line]
+        assert line.startswith(f"rank {rank}: nothing moved for 0.")
+        assert line.endswith(f": fr_gloo_rank_{rank}, fr_meta_rank_{rank}.json")
 
 
 def test_a_folder_that_cannot_be_made_costs_the_dump_and_nothing_else(scenes: Any) -> None:

@@ -48,7 +48,7 @@ with provstore.capture.watch(out / "never", seconds=2.0, on_exit=False):
         dist.all_reduce(value)
         time.sleep(0.1)
 
-trigger = out / f"trigger_{rank}"
+trigger = out / "triggers" / f"now_{rank}"
 with provstore.capture.watch(out / "trigger", seconds=60, trigger_file=trigger, on_exit=False):
     trigger.touch()
     wait_for(out / "trigger")
