@@ -41,16 +41,16 @@ def test_a_rank_that_skips_a_call_stands_in_another_call_under_the_same_number(t
 
 @needs_hooks
 def test_a_nan_enters_on_the_faulty_rank_alone(tmp_path: Path) -> None:
-    result = live.run_job(tmp_path / "job", "nan", timeout=150, seed=2)
+    result = live.run_job(tmp_path / "job", "nan", ranks=2, timeout=150, seed=2)
 
-    assert result.exit_codes == (0, 0, 0, 0), result.log
+    assert result.exit_codes == (0, 0), result.log
     first = []
-    for rank in range(4):
+    for rank in range(2):
         text = (result.directory / f"tensor_rank_{rank}.jsonl").read_text()
         sick = [line for line in map(json.loads, text.splitlines()) if not line["finite"] and line["group"] == "0"]
         first.append((sick[0]["seq"], sick[0]["side"]))
     number = first[0][0]
-    assert first == [(number, "in" if rank == result.truth.rank else "out") for rank in range(4)]
+    assert first == [(number, "in" if rank == result.truth.rank else "out") for rank in range(2)]
 
 
 @needs_torch
