@@ -10,7 +10,7 @@ from provstore.sources.flight_recorder.faults import Odd, Refused, shown
 from provstore.sources.flight_recorder.shapes import ABSENT, SEND, Caps, text
 
 _STATUS = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
-_DEFAULT_DESC = "default_pg"
+_FIRST_MADE = 0
 
 
 class Declared:
@@ -217,10 +217,10 @@ class GroupTable:
 def _usable(config: Sequence[Declared], used: Sequence[tuple[str, str, int]]) -> list[Declared]:
     """Return the groups of ``pg_config`` that can be trusted.
 
-    Gloo writes one group with an empty name: the last one that was made. Its ranks are those of the default group only
-    if the file knows no other group.
+    Gloo writes one group with an empty name: the last one that was made. Its ranks are those of the default group, the
+    first that a process makes, only if the file knows no other group.
     """
-    if len(used) != 1 or used[0][1] != _DEFAULT_DESC:
+    if len(used) != 1 or used[0][2] != _FIRST_MADE:
         return [group for group in config if group.name]
     name, desc, _ = used[0]
     return [
