@@ -56,8 +56,12 @@ class TraceWriter:
 
     def _document(self, trace: Trace) -> ExportInput:
         iris = [trace.target, *(node.iri for node in trace.nodes)]
+        nodes = (trace.root, *trace.nodes)
         return ExportInput(
-            lambda: statements.of_elements(self._graph, iris), f"{trace.direction} of {trace.root.label}"
+            lambda: statements.of_elements(self._graph, iris),
+            f"{trace.direction} of {trace.root.label}",
+            operations={node.iri: node.op for node in nodes if node.op},
+            groups={node.iri: node.group_name for node in nodes if node.group_name},
         )
 
 
