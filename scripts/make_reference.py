@@ -60,11 +60,19 @@ def protocol() -> str:
 
 def findings() -> str:
     """Return the page of all finding codes, and of the reasons for none."""
-    lines = ["# Findings", "", _MADE, "", "What a diagnosis can say, by stable code.", ""]
-    for title, registry in (("Judgements", codes.FINDINGS), ("Reasons why something stays open", codes.REASONS)):
+    intro = (
+        "What a diagnosis can say, by stable code. The `code` of a finding is written as in the headings below; its "
+        "`class`, and the codes of what stays open, have underscores instead of hyphens."
+    )
+    lines = ["# Findings", "", _MADE, "", intro, ""]
+    for title, where, registry in (
+        ("Judgements", "class", codes.FINDINGS),
+        ("Reasons why something stays open", "undecided[].code", codes.REASONS),
+    ):
         lines += [f"## {title}", ""]
         for code in registry:
-            lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning}", ""]
+            spelled = f"In answers: `{where}` `{code.name.replace('-', '_')}`."
+            lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning} {spelled}", ""]
             lines += [f"What to do: {code.what_to_do}", ""]
     return "\n".join(lines)
 
@@ -84,7 +92,7 @@ def queries() -> str:
 
 def command_line() -> str:
     """Return the page of all commands: help text, exit codes, JSON schema."""
-    lines = [(DOCS / "reference" / "cli-head.md").read_text(encoding="utf-8").rstrip().replace("{made}", _MADE), ""]
+    lines = [(ROOT / "scripts" / "cli_page_head.md").read_text(encoding="utf-8").rstrip().replace("{made}", _MADE), ""]
     for command in _COMMANDS:
         lines += [f"## provstore {command}", "", "```text", help_text(command).rstrip(), "```", ""]
         written = DOCS / "reference" / "schemas" / f"{command.replace(' ', '-')}.json"

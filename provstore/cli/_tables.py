@@ -13,7 +13,7 @@ from rich.text import Text
 from provstore.cli._text import folded, printable
 
 _READABLE = 28
-_GAP = 3
+_GAP = 2
 
 
 def grid(console: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -22,7 +22,7 @@ def grid(console: Console, columns: Sequence[str], rows: Iterable[Sequence[objec
     if any(_is_lines(cell) for row in listed for cell in row) or not _fits(columns, listed, console.width):
         _records(console, columns, listed)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
     for at, name in enumerate(columns):
         numeric = any(isinstance(row[at], (int, float)) for row in listed)
         table.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")

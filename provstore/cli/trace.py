@@ -48,7 +48,11 @@ def trace(
     *,
     target: Annotated[
         str,
-        typer.Argument(metavar="TARGET", help="What to trace: tensor:RANK:SEQ:in|out, act:RANK:OP:SEQ, a full id, …"),
+        typer.Argument(
+            metavar="TARGET",
+            help="What to trace: tensor:RANK:SEQ:in|out, act:RANK:OP:SEQ, rRANK:seqSEQ, p2p:RANK:OPID, sha256:DIGEST or "
+            "an id (--json gives them); docs/reference/targets.md tells more.",
+        ),
     ],
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="PATH", help="Dumps to read first, into a throw-away store.")

@@ -1,8 +1,8 @@
 """Runs the ``console`` blocks of a page, in order, in one scratch folder, and compares or rewrites what they show.
 
-A line that starts with ``$ `` is a command; the lines below it are what it prints (both streams). In what is expected,
-``…`` stands for any text within a line, and a line that is only ``…`` for any lines. As a script, with ``--write`` and
-pages, it puts the real output into them; what still fits is kept.
+A line that starts with ``$ `` is a command, and lines with ``> `` right below continue it; the lines below it are what
+it prints (both streams). In what is expected, ``…`` stands for any text within a line, a line that is only ``…`` for
+any lines. As a script, with ``--write`` and pages, it puts the real output into them; what still fits is kept.
 """
 
 import os
@@ -33,7 +33,7 @@ def commands(block):
     for line in block.splitlines():
         if line.startswith("$ "):
             found.append([line[2:], []])
-        elif found[-1][0].endswith("\\") and not found[-1][1] and line.startswith("> "):
+        elif line.startswith("> ") and not found[-1][1]:
             found[-1][0] += "\n" + line[2:]
         else:
             found[-1][1].append(line)
