@@ -117,6 +117,16 @@ class Roles:
                 return len(troop.tails[rank])
         return None
 
+    def is_one_early(self, row: int) -> bool:
+        """Return whether a rank's call usually comes one call later: two changed places, or one was left out."""
+        rows = self._rows_of(self._case.rank(row))
+        at = int(np.flatnonzero(rows == row)[0])
+        if at < 3:
+            return False
+        tokens = self.tokens.in_job[rows]
+        before = np.flatnonzero(tokens[: at - 2] == tokens[at - 1])
+        return bool((tokens[before + 2] == tokens[at]).any()) and not bool((tokens[before + 1] == tokens[at]).any())
+
     def _groups_of(self, rank: int) -> list[int]:
         groups = self._case.table.groups
         mine = [at for at, group in enumerate(groups) if rank in group and len(group.ranks) > 1]

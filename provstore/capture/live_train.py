@@ -73,10 +73,10 @@ def train(plan: dict[str, Any], watcher: provstore.capture.Watcher, pair: Any) -
         if is_faulty and fault == "nan":
             gradient[3] = float("nan")
         largest = gradient.max().reshape(1)
-        if is_faulty and fault == "order-deadlock":
-            share_largest(largest, pair)
         if not (is_faulty and fault == "skip"):
             average(gradient, fault if is_faulty else "none")
+        if is_faulty and fault == "order-deadlock":
+            share_largest(largest, pair)
         gather_norms(gradient)
         if not (is_faulty and fault == "order-deadlock"):
             share_largest(largest, pair)

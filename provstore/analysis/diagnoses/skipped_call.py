@@ -16,6 +16,7 @@ ABOUT = "hang"
 PRECEDENCE = 20
 
 _LONGEST_CYCLE = 16
+ANOTHER_ORDER = "the rank entered its calls in another order than the ranks it waits for: an order deadlock"
 
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
@@ -31,7 +32,7 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
         if end.kind not in ("cycle", "host"):
             continue
         for found in scene.roles.divergences(_suspects(scene, end)) or _in_their_groups(scene, end):
-            if found.rank not in blamed | seen and _explains(end, found):
+            if found.rank not in blamed | seen and _explains(scene, end, found):
                 seen.add(found.rank)
                 yield _finding(scene, end, found)
 
@@ -93,9 +94,14 @@ def _suspects(scene: Scene, end: End) -> Sequence[int]:
     return end.ranks
 
 
-def _explains(end: End, found: Divergence) -> bool:
-    """Return whether a divergence can be what the ranks of ``end`` wait for."""
-    if end.kind == "cycle" or found.rank in end.ranks:
+def _explains(scene: Scene, end: End, found: Divergence) -> bool:
+    """Return whether a divergence can be what the ranks of ``end`` wait for.
+
+    In a cycle, a call that seems one too many may be one that came too early: then the order is wrong, not the count.
+    """
+    if end.kind == "cycle":
+        return found.kind == "skipped_call" or not scene.roles.is_one_early(found.row)
+    if found.rank in end.ranks:
         return True
     return found.kind == "skipped_call" and bool(found.peers)
 
@@ -104,18 +110,19 @@ def _finding(scene: Scene, end: End, found: Divergence) -> Finding:
     case = scene.case
     code = found.kind.replace("_", "-")
     waiting = [row for row in end.awaited if int(case.table.group[row]) == found.group and case.rank(row) != found.rank]
-    row = min(waiting, key=lambda at: int(case.table.created[at])) if waiting else found.model_row
+    row = min(waiting, key=case.order) if waiting else found.model_row
     group = group_words(case.table.groups[found.group])
     op = case.signature(found.model_row).op
     number = case.seq(row) if waiting else None
     low, high = _range(scene, found, number)
     where = f"#{high}" if low == high else f"#{low}-#{high}"
-    did = "left out" if found.kind == "skipped_call" else "made one too many"
+    is_skip = found.kind == "skipped_call"
+    did = "left out" if is_skip else "made one too many"
+    onward = f" and went on to {call_words(case, found.row)}{source_words(case.source(found.row))}" if is_skip else ""
     compared = f"{rank_words(found.peers)} of the same role did not" if found.peers else "unlike in its earlier steps"
     summary = (
-        f"rank {found.rank}: {did} {op} {where} of {group}{source_words(case.source(found.model_row))} and went on to "
-        f"{call_words(case, found.row)}{source_words(case.source(found.row))}; {compared}. "
-        f"{'Skipped' if found.kind == 'skipped_call' else 'Extra'} call."
+        f"rank {found.rank}: {did} {op} {where} of {group}{source_words(case.source(found.model_row))}"
+        f"{onward}; {compared}. {'Skipped' if is_skip else 'Extra'} call."
     )
     return make(
         case,
@@ -136,6 +143,7 @@ def _finding(scene: Scene, end: End, found: Divergence) -> Finding:
         remarks=Remarks(
             next_step=f"look for a condition that lets rank {found.rank} pass by this line",
             caveats=age_caveats(case, end.awaited),
+            alternatives=(ANOTHER_ORDER,) if end.kind == "cycle" else (),
         ),
     )
 
