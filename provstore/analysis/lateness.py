@@ -33,9 +33,13 @@ class Lateness:
     """Late in every call, the first included."""
     is_steady: bool
     """By about the same time in most calls."""
+    is_bimodal: bool
+    """By the same time in most calls, and not at all in some after the first: no offset of its clock shows that."""
     offset_ms: float
     clocks_off: int
     """How many ranks of the job have clocks that are known to be off against most others."""
+    own_clock_off: bool
+    """Its own clock is one of those."""
     explained_by_clock: bool
     """The causal bounds leave room for a clock that is off by the whole lateness."""
     contradictory: bool
@@ -61,8 +65,7 @@ def lateness(case: Case) -> list[Lateness]:
     for group, rows in matrices.items():
         for place, peers, chosen in _mostly_last(case, rows, entered[rows], roles):
             own = own or [_own_time(case, entered)]
-            clocks_off = _clocks_off(clock[np.unique(case.table.rank)])
-            view = _View(case, group, rows[chosen], entered, own[0], offsets[group], clocks_off)
+            view = _View(case, group, rows[chosen], entered, own[0], offsets[group], _clocks_off(case, clock))
             found.append(_measured(view, place, peers))
     return found
 
@@ -196,7 +199,8 @@ class _View:
     entered: Integers
     own: Integers
     offsets: Offsets
-    clocks_off: int
+    clocks_off: frozenset[int]
+    """Ranks whose clocks are known to be off."""
 
 
 def _measured(view: _View, place: int, peers: list[int]) -> Lateness:
@@ -206,8 +210,9 @@ def _measured(view: _View, place: int, peers: list[int]) -> Lateness:
     median = float(np.median(late[1:]))
     spent = (view.own[rows[-1]] - view.own[rows[0]]) / _NS_PER_MS
     low, high = np.quantile(late[1:], (0.25, 0.75))
+    rank = view.case.rank(int(rows[0, place]))
     return Lateness(
-        rank=view.case.rank(int(rows[0, place])),
+        rank=rank,
         group=view.group,
         rows=rows[1:, place],
         late_ms=late[1:],
@@ -215,8 +220,10 @@ def _measured(view: _View, place: int, peers: list[int]) -> Lateness:
         cadence_ms=float(np.median(np.diff(np.median(moments, axis=1)))) / _NS_PER_MS,
         is_constant=bool((late > median / 2).all()),
         is_steady=bool(high - low <= median / 2),
+        is_bimodal=bool(high - low <= median / 4 and late[1:].min() <= median / 4),
         offset_ms=float(offsets.chosen[place]) / _NS_PER_MS,
-        clocks_off=view.clocks_off,
+        clocks_off=len(view.clocks_off),
+        own_clock_off=rank in view.clocks_off,
         explained_by_clock=float(offsets.chosen[place] - offsets.highest[place]) / _NS_PER_MS + median <= 0,
         contradictory=bool(offsets.contradictory[place]),
         own_excess_ms=float(spent[place] - np.median(spent[peers])),
@@ -237,9 +244,11 @@ def _sites(case: Case, rows: Integers) -> Integers:
     return np.asarray(table.signature[rows[:, 0]] * (1 << 32) + table.stack[rows[:, 0]] + 1, dtype=np.int64)
 
 
-def _clocks_off(clock: Integers) -> int:
-    _, counts = np.unique(clock, return_counts=True)
-    return len(clock) - int(counts.max())
+def _clocks_off(case: Case, clock: Integers) -> frozenset[int]:
+    """Return the ranks whose clock differs from the one that most ranks share."""
+    ranks = np.unique(case.table.rank)
+    known, counts = np.unique(clock[ranks], return_counts=True)
+    return frozenset(ranks[clock[ranks] != known[counts.argmax()]].tolist())
 
 
 def _one_host(case: Case, ranks: list[int]) -> bool:

@@ -83,7 +83,13 @@ class Scene:
 
 
 def is_clock(late: Lateness) -> bool:
-    """Return whether a clock that is known to be off explains a lateness that never changes."""
+    """Return whether clocks that are known to be off may be all there is to a lateness.
+
+    The bounds of a clock that is off leave room for about as much as its rank is late, so a lateness that is there in
+    every call says nothing. Only one that comes and goes is shown by every offset inside the bounds.
+    """
+    if late.own_clock_off and not late.is_bimodal:
+        return True
     if late.clocks_off > 1:
         return True
     return late.clocks_off > 0 and (late.is_constant or not late.is_steady)
