@@ -158,6 +158,18 @@ class Case:
         column = self.table.p2p_seq if self.is_p2p(row) else self.table.seq
         return int(column[row])
 
+    def order(self, row: int) -> tuple[int, int, str, int, str, int]:
+        """Return a key that puts calls of different ranks in one order, in which no clock and no name decides first."""
+        size = len(self.group(row).ranks)
+        return (
+            self.seq(row),
+            -size,
+            self.signature(row).op,
+            int(self.table.channel[row]),
+            self.group(row).desc,
+            self.rank(row),
+        )
+
     def source(self, row: int) -> Source | None:
         """Return the line of user code that made a call."""
         dump = self.table.dumps[int(self.table.dump[row])]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from provstore.analysis.case import Case
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
+from provstore.model.dump import ABSENT, COLLECTIVE, RECV, SEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class IdleEnd:
     is_doubtful: bool
     """Nothing tells whether it should have entered."""
 
+
+_OTHER_SIDE = {SEND: RECV, RECV: SEND}
 
 _OUTVOTED = 3
 """So many times more members must be idle than wait, when only their numbers speak."""
@@ -78,15 +83,48 @@ def first_awaited(scene: Scene, end: End) -> int:
     """Return the call of another rank that the end's rank should have entered first, as far as roles tell."""
     case, rank = scene.case, end.ranks[0]
     expected = scene.roles.next_expected(rank)
-    in_time = sorted(end.awaited, key=lambda at: (int(case.table.created[at]), at))
+    due = _last_done(case, rank, end.awaited)
     if expected is not None:
         token = scene.roles.tokens.in_job[expected]
-        for row in in_time:
-            if not case.is_p2p(row) and scene.roles.tokens.in_job[row] == token:
-                return row
-            if case.is_p2p(row) and case.is_p2p(expected) and case.group(expected).desc == case.group(row).desc:
-                return row
-    return min(in_time, key=lambda row: (case.is_p2p(row), scene.roles.calls_since_anchor(case.rank(row)) or 0))
+        fitting = [row for row in end.awaited if _is_expected(scene, row, expected, int(token))]
+        if fitting:
+            side = int(case.table.channel[expected])
+            # A rank that should have sent is awaited in a receive.
+            return min(fitting, key=lambda row: (int(case.table.channel[row]) == side, due[row], case.order(row)))
+
+    def behind(row: int) -> tuple[bool, int]:
+        return case.is_p2p(row), scene.roles.calls_since_anchor(case.rank(row)) or 0
+
+    return min(end.awaited, key=lambda row: (behind(row), due[row], case.order(row)))
+
+
+def _is_expected(scene: Scene, row: int, expected: int, token: int) -> bool:
+    """Return whether an awaited call is the one that role peers made next, as far as its other end can tell."""
+    case = scene.case
+    if not case.is_p2p(row):
+        return int(scene.roles.tokens.in_job[row]) == token
+    return case.is_p2p(expected) and case.group(expected).desc == case.group(row).desc
+
+
+def _last_done(case: Case, rank: int, awaited: Iterable[int]) -> dict[int, int]:
+    """Return for each awaited call when ``rank`` last did its part of one like it, in its own program order.
+
+    In a program that goes round, what was done longest ago comes next. No clock of another rank is asked.
+    """
+    table = case.table
+    mine = np.flatnonzero(table.rank == rank)
+    known: dict[tuple[int, int, int], int] = {}
+    found = {}
+    for row in awaited:
+        group, channel = int(table.group[row]), int(table.channel[row])
+        wanted, peer = (COLLECTIVE, ABSENT) if channel == COLLECTIVE else (_OTHER_SIDE[channel], case.rank(row))
+        key = group, wanted, peer
+        if key not in known:
+            alike = (table.group[mine] == group) & (table.channel[mine] == wanted)
+            alike &= (peer == ABSENT) | (table.peer[mine] == peer)
+            known[key] = int(table.turn[mine[alike]].max(initial=ABSENT))
+        found[row] = known[key]
+    return found
 
 
 def _may_hide(case: Case, rank: int, row: int) -> bool:

@@ -18,6 +18,9 @@ from provstore.model.dump import ABSENT
 
 BEHIND, NOT_POSTED, BATCHED = "behind", "not_posted", "batched"
 
+_STRENGTH = (NO_DUMP, ABSENT_FROM, NOT_POSTED, BEHIND, BATCHED, UNKNOWN)
+"""Reasons for which a rank keeps others waiting, the best known first."""
+
 BLOCKED, DEVICE, MISMATCH, HANG, SETTLING, FINE, IN_FLIGHT = (
     "blocked",
     "device",
@@ -60,11 +63,10 @@ class End:
     """``host``, ``dead``, ``unknown``, ``device``, ``mismatch``, ``hang``, ``cycle``, ``in_flight``."""
     ranks: tuple[int, ...]
     row: int
-    """The call of the end: the stopped one, or the earliest of those that wait for it."""
+    """The call of the end: the stopped one, or one of those that wait for it."""
     awaited: tuple[int, ...]
     """Rows that wait for the end's ranks directly."""
     victims: tuple[int, ...]
-    reason: str = ""
 
 
 class Waits:
@@ -241,11 +243,8 @@ class Waits:
             rows = tuple(self.of_rank[rank].row for rank in ranks)
             inside = [b for rank in ranks for b in self.of_rank[rank].blockers if b.rank in ranks]
             kind = HANG if all(blocker.reason == BATCHED for blocker in inside) else "cycle"
-            found.append(End(kind, ranks, min(rows, key=self._when), rows, self._reaching(ranks)))
+            found.append(End(kind, ranks, min(rows, key=self._case.order), rows, self._reaching(ranks)))
         return tuple(found)
-
-    def _when(self, row: int) -> tuple[int, int]:
-        return int(self._case.table.created[row]), row
 
     def _stops(self) -> Iterator[End]:
         by_place: dict[tuple[str, int], list[Wait]] = {}
@@ -260,8 +259,14 @@ class Waits:
             if verdict == IN_FLIGHT and ranks[0] not in awaited:
                 continue
             rows = tuple(row for rank in ranks for row in awaited.get(rank, ()))
-            row = min((wait.row for wait in waits), key=self._when)
+            row = min((wait.row for wait in waits), key=self._case.order)
             yield End(verdict, ranks, row, rows, self._reaching(ranks))
+
+    def reason(self, row: int, rank: int) -> str:
+        """Return why a call waits for a rank; ``""`` when nobody waits in it, or not for that rank."""
+        wait = self.of_rank.get(self._case.rank(row))
+        known = () if wait is None or wait.row != row else wait.blockers
+        return next((blocker.reason for blocker in known if blocker.rank == rank), "")
 
     def place(self, row: int) -> int:
         """Return one number for a collective instance, or for the two ends of a send and its receive."""
@@ -286,13 +291,13 @@ class Waits:
             for blocker in wait.blockers:
                 if blocker.rank not in self.of_rank or blocker.rank < 0:
                     known = reasons.get(blocker.rank)
-                    if known is None or known == UNKNOWN:
+                    if known is None or _STRENGTH.index(blocker.reason) < _STRENGTH.index(known):
                         reasons[blocker.rank] = blocker.reason
         awaited = self._awaited()
         for rank, reason in sorted(reasons.items()):
             rows = tuple(awaited[rank])
             kind = {NO_DUMP: "dead", UNKNOWN: "unknown"}.get(reason, "host")
-            yield End(kind, (rank,), min(rows, key=self._when), rows, self._reaching((rank,)), reason)
+            yield End(kind, (rank,), min(rows, key=self._case.order), rows, self._reaching((rank,)))
 
     def _reaching(self, ranks: Iterable[int]) -> tuple[int, ...]:
         """Return the ranks whose walk leads to one of ``ranks``, those themselves left out."""

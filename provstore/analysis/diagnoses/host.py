@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
 from provstore.analysis.case import Case
 from provstore.analysis.idle import IdleEnd, idle_ends
+from provstore.analysis.presence import ABSENT_FROM
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, group_words, last_call_clause, rank_words, source_words, verb
@@ -46,7 +47,7 @@ def _finding(scene: Scene, item: IdleEnd) -> Finding:
         "host",
         Place(row, op=op, seq=seq, evidence=tuple(end.awaited)),
         summary=summary,
-        confidence="possible" if item.may_hide else ("certain" if end.reason == "absent" else "probable"),
+        confidence=_confidence(scene, item),
         culprits=(rank,),
         victims=end.victims,
         chain=walk(case, scene.waits, end.ranks),
@@ -56,6 +57,12 @@ def _finding(scene: Scene, item: IdleEnd) -> Finding:
             alternatives=(HIDDEN_P2P,) if item.may_hide else _alternatives(case, row),
         ),
     )
+
+
+def _confidence(scene: Scene, item: IdleEnd) -> str:
+    if item.may_hide:
+        return "possible"
+    return "certain" if scene.waits.reason(item.row, item.end.ranks[0]) == ABSENT_FROM else "probable"
 
 
 def _members_waiting(case: Case, end: End, row: int) -> list[int]:

@@ -83,7 +83,7 @@ def _finding(scene: Scene, end: End) -> Finding:
     ]
     shown = "; ".join(texts[:_SHOWN]) + ("; …" if len(texts) > _SHOWN else "")
     doubtful = _may_be_a_skip(scene, steps)
-    row = min((wait.row for wait, _ in steps), key=lambda at: (int(case.table.created[at]), at), default=end.row)
+    row = min((wait.row for wait, _ in steps), key=case.order, default=end.row)
     return make(
         case,
         "order-deadlock",
