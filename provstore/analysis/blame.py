@@ -13,14 +13,13 @@ import numpy as np
 
 from provstore.analysis.case import Case
 from provstore.analysis.instances import DETAILS
-from provstore.analysis.signatures import NOT_COMPARED
+from provstore.analysis.signatures import BARRIERS, NOT_COMPARED
 from provstore.analysis.tokens import Tokens
 from provstore.graph.calltable import Integers
 from provstore.model.dump import COLLECTIVE
 
 _CONTEXT = 8
 _HISTORY = 1024
-_BARRIERS = ("barrier", "monitored_barrier")
 
 Side = tuple[int, ...]
 """Rows that agree with each other."""
@@ -147,7 +146,7 @@ class Judge:
             return False
         if (self._sequence(wrong)[1][:-1] == call[wrong]).any():
             return False
-        if not self._tokens.has_frames or self._case.signature(wrong).op in _BARRIERS:
+        if not self._tokens.has_frames or self._case.signature(wrong).op in BARRIERS:
             return True
         mine, usual = self._case.source(wrong), self._case.source(right)
         if mine is None or usual is None or (mine.file, mine.function) != (usual.file, usual.function):

@@ -16,6 +16,9 @@ NOT_COMPARED = -1
 ROOTED = frozenset({"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"})
 """One rank can finish these before another has entered."""
 
+BARRIERS = frozenset({"barrier", "monitored_barrier", "all_reduce_barrier"})
+"""They move no data: programs end with one."""
+
 _INPUTS_EQUAL = frozenset(
     {
         "all_reduce",

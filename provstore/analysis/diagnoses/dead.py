@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
 from provstore.analysis.idle import first_awaited
 from provstore.analysis.scene import Scene
+from provstore.analysis.signatures import BARRIERS
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, rank_words, source_words, verb
 from provstore.model.finding import Finding
@@ -36,9 +39,23 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
 def _may_have_ended(scene: Scene, end: End) -> bool:
     """Return whether the job may have ended well: few still wait, and their backend sets its flags late."""
     case = scene.case
-    seen = {dump.rank for dump in case.table.dumps}
+    if not case.progress.eventless[end.row]:
+        return False
+    seen = len({dump.rank for dump in case.table.dumps})
+    if all(_may_be_the_last(scene, row) for row in end.awaited):
+        return 2 * len(end.victims) <= seen
     least = _WAITING_SHARE_REFUSED if end.ranks[0] in case.refused else _WAITING_SHARE
-    return bool(case.progress.eventless[end.row]) and len(end.victims) < least * len(seen)
+    return len(end.victims) < least * seen
+
+
+def _may_be_the_last(scene: Scene, row: int) -> bool:
+    """Return whether a job may end with a call: it is a barrier, or unlike all calls of its group before it."""
+    case, table, call = scene.case, scene.case.table, scene.roles.tokens.call
+    if row + 1 < int(table.first_row[table.dump[row] + 1]):
+        return False
+    before = np.arange(int(table.first_row[table.dump[row]]), row)
+    alike = (table.group[before] == table.group[row]) & (call[before] == call[row])
+    return case.signature(row).op in BARRIERS or not alike.any()
 
 
 def _finding(scene: Scene, end: End) -> Finding:
