@@ -275,8 +275,7 @@ class Store:
 
     def info(self) -> StoreInfo:
         """Return what the store is and holds."""
-        from provstore.ingest.upkeep import applied
-        from provstore.queries.info import node_counts
+        from provstore.queries.info import applied, node_counts
         from provstore.queries.targets import runs
 
         return StoreInfo(
@@ -303,8 +302,8 @@ class Store:
         return config.journal_directory(self.uri, journal)
 
     def _open(self, progress: Progress | None) -> None:
-        from provstore.ingest.upkeep import behind
         from provstore.journal import Journal
+        from provstore.queries.info import behind
 
         if not self._read_only:
             self._open_for_writing(progress)

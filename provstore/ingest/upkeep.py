@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from provstore.cypher import query
 from provstore.graph.derive import derive
 from provstore.graph.merge import merge
 from provstore.journal import Journal, Problem
 from provstore.model.report import CheckReport, Difference
 from provstore.queries.dumps import stored_dumps
-from provstore.queries.rows import integer
+from provstore.queries.info import applied
 from provstore.stores import GraphStore
 from provstore.stores.dump import canonical_dump
 
 _SHOWN_DIFFERENCES = 20
-
-
-def applied(store: GraphStore, journal: Journal) -> int:
-    """Return the position up to which a graph holds a journal's facts; 0 for none."""
-    rows = store.run(query("read/store/applied"))
-    return next((integer(row, "jseq") for row in rows if row["journal"] == journal.journal_id), 0)
-
-
-def behind(store: GraphStore, journal: Journal) -> int:
-    """Return how many positions of the journal the graph lacks."""
-    return max(0, journal.position - applied(store, journal))
 
 
 def catch_up(store: GraphStore, journal: Journal, progress: Callable[[int, int, str], None] | None = None) -> int:

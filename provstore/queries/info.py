@@ -1,10 +1,11 @@
-"""What a store holds, counted."""
+"""What a store holds, counted, and how far it is with its journal."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from provstore.cypher import query
+from provstore.journal import Journal
 from provstore.queries.rows import integer, texts
 from provstore.stores import GraphStore
 
@@ -15,3 +16,14 @@ def node_counts(store: GraphStore) -> dict[str, int]:
     for row in store.run(query("read/store/counts")):
         counts[":".join(sorted(texts(row, "labels")))] += integer(row, "nodes")
     return dict(sorted(counts.items()))
+
+
+def applied(store: GraphStore, journal: Journal) -> int:
+    """Return the position up to which a graph holds a journal's facts; 0 for none."""
+    rows = store.run(query("read/store/applied"))
+    return next((integer(row, "jseq") for row in rows if row["journal"] == journal.journal_id), 0)
+
+
+def behind(store: GraphStore, journal: Journal) -> int:
+    """Return how many positions of the journal the graph lacks."""
+    return max(0, journal.position - applied(store, journal))

@@ -13,8 +13,8 @@ import pytest
 
 import provstore
 from provstore.errors import ConfigError, InputError, StoreError
-from provstore.ingest import behind
 from provstore.journal import Journal
+from provstore.queries.info import behind
 from provstore.stores import open_store
 from tests.simulator import Fault, Scenario, Shape3D, simulate
 
