@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from provstore.analysis import Options, diagnose
-from provstore.model.dump import RECV, SCHEDULED, SEND, STARTED, Dump, DumpSet, Group, Refusal, Sidecar
+from provstore.model.dump import COMPLETED, RECV, SCHEDULED, SEND, STARTED, Dump, DumpSet, Group, Refusal, Sidecar
 from provstore.model.finding import Diagnosis, Finding
 from tests.hand_dumps import SECOND, Row, dump, ring, world
 
@@ -256,3 +256,59 @@ def test_another_recorder_of_the_same_rank_is_no_proof_of_death() -> None:
     answer = judged(dumps)
     assert answer.findings == ()
     assert "missing_dump" in {item.code for item in answer.undecided}
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_what_an_idle_rank_should_have_done_next_does_not_depend_on_the_clocks_of_those_that_wait(hours: int) -> None:
+    """Rank 2 sent to 3, received from 1, and stopped: to send is what it did longest ago."""
+
+    def in_ring(rank: int, at: int, channel: int, state: int, clock: int = 0) -> Row:
+        when = (at + 1) * SECOND + clock
+        op, peer = ("send", rank + 1) if channel == SEND else ("recv", rank - 1)
+        return Row(at // 2, op, state, channel, peer % 4, retired=state // 2, record_id=at, created_ns=when)
+
+    rows = {
+        rank: [
+            in_ring(rank, at, RECV if at % 2 else SEND, COMPLETED, hours * 3600 * SECOND * (rank == 1))
+            for at in range(4)
+        ]
+        for rank in range(4)
+    }
+    rows[1].append(in_ring(1, 4, SEND, SCHEDULED, hours * 3600 * SECOND))
+    rows[3].append(in_ring(3, 4, RECV, SCHEDULED))
+    finding = only(judged([dump(rank, rows[rank]) for rank in range(4)]))
+    assert (finding.kind, named(finding), finding.op) == ("host", [2], "send")
+
+
+@pytest.mark.parametrize("receiver", [0, 3])
+def test_how_sure_it_is_that_a_rank_stands_idle_does_not_depend_on_who_waits_first(receiver: int) -> None:
+    dumps = [dump(2, done(3)), *(dump(rank, [*done(3), waiting(3)]) for rank in (0, 1, 3) if rank != receiver)]
+    row = Row(2, "recv", SCHEDULED, RECV, 2, retired=0)
+    dumps.append(dump(receiver, [*done(3), row]))
+    findings = judged(dumps).findings
+    assert [(one.kind, named(one), one.op, one.confidence) for one in findings] == [
+        ("host", [2], "all_reduce", "certain")
+    ]
+
+
+def ended(last: str, line: int, late: int) -> list[Dump]:
+    """Return a job without completion events that went round three times, then called ``last``; rank 0 is lost."""
+    rows = [*done(3), Row(3, last, SCHEDULED, line=line)]
+    return [
+        dump(rank, [*rows[:-1], replace(rows[-1], retired=int(rank > late))], backend="gloo", eventless=True)
+        for rank in (1, 2, 3)
+    ]
+
+
+def test_a_late_flag_of_what_may_be_the_last_call_is_no_sign_of_death() -> None:
+    answer = judged(ended("barrier", line=20, late=1))
+    assert (answer.status, answer.findings) == ("undecided", ())
+    assert [(item.code, item.ranks) for item in answer.undecided] == [("missing_dump", (0,))]
+
+
+@pytest.mark.parametrize(("last", "line", "late"), [("all_reduce", 10, 1), ("barrier", 20, 2), ("barrier", 20, 3)])
+def test_waiting_in_the_midst_of_a_loop_or_most_ranks_waiting_is_a_sign_of_death(
+    last: str, line: int, late: int
+) -> None:
+    finding = only(judged(ended(last, line, late)))
+    assert (finding.kind, named(finding)) == ("dead", [0])

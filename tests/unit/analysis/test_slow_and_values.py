@@ -63,6 +63,38 @@ def test_a_constant_lateness_carries_the_caveat_of_clocks_unless_one_host_is_kno
     assert (finding.confidence, any("clock" in text for text in finding.caveats)) == ("possible", True)
 
 
+def blocking(own_ms: Callable[[int, int], int], clock_ms: Sequence[int], calls: int = 20) -> list[Dump]:
+    """Return calls from which all ranks go on when the last has come: each then spends ``own_ms(rank, call)``."""
+    end, entered = SECOND, []
+    for n in range(calls):
+        entered.append([end + own_ms(rank, n) * MS for rank in range(len(clock_ms))])
+        end = max(entered[-1]) + MS
+    return [
+        dump(
+            rank,
+            [Row(n, created_ns=entered[n][rank] + clock_ms[rank] * MS, state=0) for n in range(calls)],
+            ranks=len(clock_ms),
+            backend="gloo",
+            eventless=True,
+        )
+        for rank in range(len(clock_ms))
+    ]
+
+
+@pytest.mark.parametrize("clock_ms", [500, 3_600_000, -500])
+def test_a_clock_that_is_surely_off_hides_a_lateness_that_never_changes_after_the_first_call(clock_ms: int) -> None:
+    dumps = blocking(lambda rank, n: 40 if rank == 2 and n else 5 + (rank + n) % 3, (0, 0, clock_ms, 0))
+    assert judged(dumps).findings == ()
+
+
+@pytest.mark.parametrize("clock_ms", [0, 500, 3_600_000])
+def test_a_lateness_that_comes_and_goes_is_the_ranks_own_though_its_clock_is_ahead(clock_ms: int) -> None:
+    dumps = blocking(lambda rank, n: 40 if rank == 2 and n % 7 else 5 + (rank + n) % 3, (0, 0, clock_ms, 0))
+    (finding,) = judged(dumps).findings
+    assert (finding.kind, [one.rank for one in finding.culprits]) == ("straggler", [2])
+    assert finding.measures["median_lateness_ms"] == pytest.approx(35, abs=6)
+
+
 def test_asking_for_hangs_leaves_stragglers_alone() -> None:
     assert judged(job(lambda rank, n: 40 if rank == 2 and n % 10 else 0), about="hang").findings == ()
 
