@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from provstore.cypher import query
 from provstore.model import ids
 from provstore.model.trace import TraceNode
-from provstore.queries.rows import Row, optional_text, text
+from provstore.queries.rows import Row, optional_integer, optional_text, text
 from provstore.queries.targets import activity_of
 from provstore.stores import GraphStore
 
@@ -46,6 +46,8 @@ def short(iri: str) -> str:
 class _Details:
     op: str | None
     source: str | None
+    message: int | None = None
+    """Counter of a send or receive among those of its rank, as findings name it; None where the recorder keeps none."""
 
 
 def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
@@ -65,7 +67,8 @@ def _details(store: GraphStore, iris: Sequence[str]) -> dict[str, _Details]:
         found = [rows[record] for record in _records(iri) if record in rows]
         if found:
             stack = optional_text(found[0], "stack")
-            details[iri] = _Details(ops.get(text(found[0], "signature")), lines.get(stack or ""))
+            message = optional_integer(found[0], "p2p_seq") or None
+            details[iri] = _Details(ops.get(text(found[0], "signature")), lines.get(stack or ""), message)
     for iri, known in list(details.items()):
         if (activity := activity_of(iri)) is not None:
             details.setdefault(activity, known)
@@ -130,7 +133,8 @@ def _node(iri: str, details: _Details | None, names: Mapping[str, str], hops: in
     kind = _KINDS[named["side"]] if named["side"] else ("collective" if named["op_id"] is None else op or "send")
     number = int(named["seq"]) if named["seq"] is not None else None
     unknown = "collective" if named["op_id"] is None else "send/recv"
-    call = f"{op or unknown} #{named['seq'] or named['op_id']} of {shown}"
+    message = details.message if details and named["op_id"] is not None else None
+    call = f"{op or unknown} #{named['seq'] or message or named['op_id']} of {shown}"
     label = call if named["side"] is None else f"{kind} of {call}"
     if rank is not None:
         label += f", rank {rank}"
