@@ -252,5 +252,6 @@ def _clocks_off(case: Case, clock: Integers) -> frozenset[int]:
 
 
 def _one_host(case: Case, ranks: list[int]) -> bool:
-    hosts = {case.culprit(rank).host for rank in ranks}
-    return len(hosts) == 1 and None not in hosts
+    """Return whether the sidecars of all ranks name one host, and so one clock; a file's name is no such statement."""
+    stated = {dump.rank: dump.sidecar.host for dump in case.table.dumps if dump.sidecar and dump.sidecar.host}
+    return {stated.get(rank) for rank in ranks} == {stated.get(ranks[0], "")}

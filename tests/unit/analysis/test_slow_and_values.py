@@ -180,3 +180,9 @@ def test_ranks_of_one_known_host_share_a_clock() -> None:
         "probable",
         ("the dumps hold no device times (duration_ms), so slowness on the device cannot be told",),
     )
+
+
+def test_a_host_in_the_names_of_files_says_nothing_about_clocks() -> None:
+    dumps = [replace(one, host="node-1") for one in job(lambda rank, _: 40 if rank == 2 else 0)]
+    (finding,) = judged(dumps).findings
+    assert (finding.confidence, any("clock" in text for text in finding.caveats)) == ("possible", True)
