@@ -21,6 +21,9 @@ _SHORT_FORMS = {
     "rank": re.compile(r"rank:(?P<rank>\d+)(?::pg:(?P<group>.+))?"),
 }
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_LARGEST = (1 << 63) - 1
+_MOST_DIGITS = len(str(_LARGEST))
+_SHOWN = 80
 _OWNER = re.compile(r"/(?:p2p|local)/(\d+)/s?\d+$")
 _SIDE = re.compile(r"/(\d+)/(in|out|call)$")
 _FORMS = "tensor:R:SEQ:in|out, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], sha256:DIGEST, or a full id"
@@ -141,9 +144,18 @@ def _parse(target: str) -> _Wanted:
         found = pattern.fullmatch(target)
         if found is not None:
             parts = found.groupdict()
-            number = int(parts.get("number") or 0)
-            return _Wanted(form, int(parts["rank"]), number, parts.get("op"), parts.get("side"), parts.get("group"))
+            rank, number = _whole(target, "rank", parts["rank"]), _whole(target, "call", parts.get("number") or "0")
+            return _Wanted(form, rank, number, parts.get("op"), parts.get("side"), parts.get("group"))
     raise InputError(f"{target}: not a target, and no element has this id; targets are {_FORMS}")
+
+
+def _whole(target: str, noun: str, digits: str) -> int:
+    """Return the number that ``digits`` spell; one that no store can hold names nothing."""
+    plain = digits.lstrip("0") or "0"
+    if len(plain) > _MOST_DIGITS or int(plain) > _LARGEST:
+        shown = target if len(target) <= _SHOWN else f"{target[:_SHOWN]}…"
+        raise InputError(f"{shown}: {noun}: there is no such {noun}; numbers end at {_LARGEST}")
+    return int(plain)
 
 
 def _find(store: GraphStore, wanted: _Wanted, run: str, attempt: int, scope: Scope) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from math import prod
 
 from provstore.sources.flight_recorder.faults import Odd, shown
 
@@ -29,6 +30,8 @@ STATES = {"scheduled": 0, "started": 1, "completed": 2}
 COLLECTIVE, SEND, RECV = 0, 1, 2
 ABSENT = -1
 LARGEST = (1 << 63) - 1
+MOST_ELEMENTS = 1 << 62
+"""Of all tensors of one side of an entry, so that their sum stays a 64-bit integer."""
 _LISTS, _INTEGER, _STRING = {list, tuple}, {int}, {str}
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.+-]{1,64}:")
@@ -240,6 +243,8 @@ class Shapes:
         flat = value[0] if len(value) == 1 else [*chain.from_iterable(value)]
         if flat and ({*map(type, flat)} != _INTEGER or min(flat) < 0 or max(flat) > LARGEST):
             raise _bad_shape(name, value)
+        if flat and sum(map(prod, value)) > MOST_ELEMENTS:
+            raise Odd(name, f"{shown(value)} holds more than 2**62 elements")
         return tuple(map(tuple, value))
 
     def _dtypes(self, value: object, name: str) -> tuple[str, ...]:

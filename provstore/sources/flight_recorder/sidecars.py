@@ -13,6 +13,7 @@ from provstore.sources.flight_recorder.shapes import Caps
 SCHEMA = "provstore-fr-sidecar/"
 _TEXTS = ("run", "host", "torch_version", "reason")
 _NUMBERS = ("attempt", "world_size", "local_rank", "pid", "dumped_at_ns", "monotonic_ns")
+_ATTEMPTS = 1 << 31
 _TABLES = ("device", "settings")
 _MANY = 1000
 _SHOWN_ERROR = 300
@@ -31,7 +32,7 @@ def read_sidecar(data: bytes, caps: Caps) -> SidecarFacts:
     """Return what a sidecar states; fields of the wrong type are left out with a warning.
 
     Raises:
-        Refused: Not a sidecar, or one of another rank.
+        Refused: Not a sidecar, one of another rank, or one with a number that no job has.
     """
     try:
         value = json.loads(data)
@@ -43,12 +44,21 @@ def read_sidecar(data: bytes, caps: Caps) -> SidecarFacts:
         raise Refused(f"{shown(value)} is neither a list of groups nor an object with the schema {SCHEMA}1")
     if value.get("rank") != caps.rank:
         raise Refused(f"rank: {shown(value.get('rank'))} is stated, {caps.rank} is expected from the file's name")
+    _check_numbers(value, caps)
     warnings: list[str] = []
     if value["schema"] != f"{SCHEMA}1":
         warnings.append(f"sidecar: schema {shown(value['schema'])} is not known: read by its fields")
     fields = _fields(value, warnings)
     fields["rank"] = caps.rank
     return SidecarFacts(fields, _groups(value.get("process_groups") or [], caps), warnings)
+
+
+def _check_numbers(value: Mapping[str, object], caps: Caps) -> None:
+    below = {"world_size": caps.ranks, "local_rank": caps.ranks, "attempt": _ATTEMPTS}
+    for name in _NUMBERS:
+        stated, end = value.get(name), below.get(name, 1 << 63)
+        if type(stated) is int and not 0 <= stated < end:
+            raise Refused(f"{name}: {shown(stated)} is not from 0 to {end - 1}")
 
 
 def _fields(value: Mapping[str, object], warnings: list[str]) -> dict[str, object]:
@@ -59,7 +69,7 @@ def _fields(value: Mapping[str, object], warnings: list[str]) -> dict[str, objec
             continue
         if name in _TEXTS and isinstance(stated, str):
             fields[name] = clean(stated)
-        elif name in _NUMBERS and type(stated) is int and 0 <= stated < 1 << 63:
+        elif name in _NUMBERS and type(stated) is int:
             fields[name] = stated
         elif name in _TABLES and isinstance(stated, dict):
             fields[name] = {clean(key): clean(item) for key, item in list(stated.items())[:_MANY]}

@@ -46,6 +46,23 @@ def test_a_stored_run_gives_the_same_findings_as_its_folder(filled, samples):
     assert stored["status"] == "findings"
 
 
+@pytest.mark.parametrize(
+    ("target", "noun"),
+    [
+        ("tensor:99999999999999999999:3:out", "rank"),
+        ("rank:9223372036854775808", "rank"),
+        ("r0:seq9223372036854775808", "call"),
+        (f"p2p:0:{'9' * 5000}", "call"),
+    ],
+)
+def test_a_number_that_no_store_can_hold_is_no_such_rank_or_call(filled, target, noun):
+    answer = filled("trace", target, "--run", "hang")
+
+    assert (answer.code, answer.out) == (2, "")
+    assert f": there is no such {noun}; " in answer.err
+    assert len(answer.err) < 250
+
+
 def test_options_of_every_command_may_stand_on_either_side_of_its_name(command, samples):
     before = command("--json", "diagnose", samples / "healthy")
     after = command("diagnose", samples / "healthy", "--json")

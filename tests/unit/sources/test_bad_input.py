@@ -241,6 +241,8 @@ def test_trailing_bytes_are_a_warning(folder):
 
 
 BAD_ENTRIES = {
+    "more elements than 64 bits count": ({"input_sizes": [[2**62, 2**62]]}, "input_sizes", "more than 2**62 elements"),
+    "many tensors of too many elements": ({"output_sizes": [[2**31, 2**31], [1]]}, "output_sizes", "2**62 elements"),
     "not a table": (7, "", "is not an entry"),
     "no name": ({"profiling_name": None}, "profiling_name", "missing"),
     "empty name": ({"profiling_name": ""}, "profiling_name", "missing or empty"),
