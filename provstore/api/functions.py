@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from provstore import config, cypher
 from provstore.api.store import GRAPH_FILE, READ_QUERIES, Store, existing, timing
-from provstore.errors import InputError
+from provstore.errors import InputError, StoreError
 from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
 from provstore.model.report import Answer, RebuildReport
@@ -21,6 +22,7 @@ from provstore.stores import open_store
 
 if TYPE_CHECKING:
     from provstore.ingest.given import Progress
+    from provstore.journal import Journal
 
 
 def open(  # noqa: A001 - the public name is ``provstore.open``
@@ -117,8 +119,29 @@ def rebuild(
                 batches = replay(store, held, 0, progress, lambda problem: problems.append(str(problem)))
                 counts = node_counts(store)
             if directory is not None:
+                problems += _set_aside(address, directory, held)
                 (Path(beside) / GRAPH_FILE).replace(directory / GRAPH_FILE)
         return RebuildReport(batches, held.position, counts, tuple(problems))
+
+
+def _set_aside(address: str, directory: Path, journal: Journal) -> list[str]:
+    """Keep a graph that holds what its journal does not, and say so; one that cannot be read is an index no more."""
+    from provstore.queries.info import foreign_journal, lost
+
+    path = directory / GRAPH_FILE
+    if not path.exists():
+        return []
+    try:
+        with contextlib.closing(open_store(address, writable=False)) as old:
+            other = foreign_journal(old, journal)
+            found = lost(old, journal) or (f"the old graph was made from another journal ({other})" if other else None)
+    except StoreError:
+        return []
+    if found is None:
+        return []
+    kept = directory / f"{path.stem}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{path.suffix}"
+    path.replace(kept)
+    return [f"{found}; it is kept as {kept.name}"]
 
 
 def shipped_queries() -> Answer:

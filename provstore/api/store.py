@@ -12,9 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-import orjson
-
 from provstore import config, cypher
+from provstore.api.answers import answer, number_of, text_of
 from provstore.errors import ConfigError, InputError, StoreError
 from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
@@ -138,6 +137,12 @@ class Store:
         from provstore.queries import lineage
         from provstore.queries.targets import Scope, resolve
 
+        if to is not None and (depth, max_nodes, timeout_seconds) != (None, None, None):
+            raise ConfigError("to: a path is one of the shortest; it takes neither depth, max_nodes nor a timeout")
+        for name, value in (("depth", depth), ("max_nodes", max_nodes), ("timeout_seconds", timeout_seconds)):
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name}: {value} is not more than 0")
+
         scope = Scope(run, attempt, group)
         iri = resolve(self._graph, target, scope)
         if to is not None:
@@ -208,12 +213,12 @@ class Store:
             raise ConfigError(f"{name}: parameters: {', '.join(unknown)} not known; it takes {takes}")
         given = dict(parameters)
         if {"run", "attempt"} & set(found.params):
-            run, attempt = self._scope(_text(given.get("run")), _number(name, given.get("attempt")))
+            run, attempt = self._scope(text_of(given.get("run")), number_of(name, given.get("attempt")))
             given |= {key: value for key, value in (("run", run), ("attempt", attempt)) if key in found.params}
         missing = sorted(set(found.params) - set(given))
         if missing:
             raise ConfigError(f"{name}: parameters: {', '.join(missing)} missing")
-        return _answer(self._graph, found, given)
+        return answer(self._graph, found, given)
 
     def _with_targets(self, query: cypher.Query, parameters: Mapping[str, object]) -> dict[str, object]:
         """Return the parameters with targets turned into ids."""
@@ -222,9 +227,9 @@ class Store:
         given = dict(parameters)
         for name in sorted({"iri", "call"} & set(query.params) & set(given)):
             scope = Scope(
-                _text(given.pop("run", None)),
-                _number(query.name, given.pop("attempt", None)),
-                _text(given.pop("group", None)),
+                text_of(given.pop("run", None)),
+                number_of(query.name, given.pop("attempt", None)),
+                text_of(given.pop("group", None)),
             )
             iri = resolve(self._graph, str(given[name]), scope)
             given[name] = call_record(self._graph, iri) if name == "call" else iri
@@ -236,7 +241,7 @@ class Store:
         Raises:
             InputError: The text could do more than read; the message names the word.
         """
-        return _answer(self._graph, cypher.adhoc(text), parameters)
+        return answer(self._graph, cypher.adhoc(text), parameters)
 
     def export(
         self,
@@ -330,7 +335,20 @@ class Store:
 
         self._journal = self._exits.enter_context(Journal.open(self._journal_directory, writable=True))
         self._graph = self._exits.enter_context(contextlib.closing(open_store(self.uri, writable=True)))
+        self._refuse_strangers()
         catch_up(self._graph, self._journal, progress)
+
+    def _refuse_strangers(self) -> None:
+        """Refuse to write where graph and journal do not belong together: what one of them lacks would be forgotten."""
+        from provstore.queries.info import foreign_journal, lost
+
+        hint = "provstore store rebuild makes the graph anew from the journal, and keeps the old one beside it"
+        gone = lost(self._graph, self._journal)
+        if gone is not None:
+            raise StoreError(f"{self._journal_directory}: {gone}", hint=hint)
+        other = foreign_journal(self._graph, self._journal)
+        if other is not None and config.embedded_directory(self.uri) is not None:
+            raise StoreError(f"{self.uri}: the graph was made from another journal ({other})", hint=hint)
 
     def _catch_up_and_reopen(self, progress: Progress | None) -> None:
         """Catch up when nobody else writes; otherwise read what is there and say that it is behind."""
@@ -359,31 +377,6 @@ class Store:
         listed = ", ".join(f"{name} attempt {number}" for name, number in fits)
         hint = "choose with --run and --attempt"
         raise InputError(f"{self.uri}: {asked or 'runs'}: {len(fits)} fit: {listed}", hint=hint)
-
-
-def _answer(store: GraphStore, query: cypher.Query, parameters: Mapping[str, object]) -> Answer:
-    rows = store.run(query, parameters)
-    found = tuple({**row, "frames": _frames(row["frames"])} if "frames" in query.returns else row for row in rows)
-    columns = query.returns or tuple(found[0] if found else ())
-    return Answer(columns, found, rows.complete, rows.reason)
-
-
-def _frames(text: object) -> list[str]:
-    """Return a stored stack as ``file:line function`` texts, innermost first."""
-    return [f"{file}:{line} {name}" for name, file, line in orjson.loads(str(text))]
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def _number(name: str, value: object) -> int | None:
-    if value is None:
-        return None
-    try:
-        return int(str(value))
-    except ValueError as error:
-        raise ConfigError(f"{name}: attempt: {value!r} is not a number") from error
 
 
 def existing(directory: Path) -> Path:

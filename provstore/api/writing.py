@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,13 +72,21 @@ def _stream(to: str | Path | TextIO | None) -> Iterator[TextIO]:
     if not isinstance(to, str | Path):
         yield to or sys.stdout
         return
-    path = Path(to)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    path = Path(to).resolve()
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            yield file
-        beside.replace(path)
+        if path.exists() and not path.is_file():
+            # A pipe or a device is written to, never replaced.
+            with path.open("w", encoding="utf-8") as file:
+                yield file
+            return
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            with beside.open("w", encoding="utf-8") as file:
+                yield file
+            if path.exists():
+                shutil.copymode(path, beside)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        beside.unlink(missing_ok=True)
+        raise InputError(f"{to}: cannot be written: {error.strerror or error}") from error

@@ -29,6 +29,8 @@ def ingest_code(report: IngestReport) -> int:
     """Return the exit code of an ingest: interrupted over refused (or nothing usable) over done."""
     if report.interrupted:
         return errors.EXIT_INTERRUPTED
+    if report.problems:
+        return errors.EXIT_STORE
     usable = report.count(NEW) + report.count(KNOWN)
     return errors.EXIT_USAGE if report.count(REFUSED) or not usable else errors.EXIT_OK
 
@@ -52,6 +54,8 @@ def ingest_lines(report: IngestReport, *, width: int, verbose: bool = False, qui
         yield Line(f"… {counted(len(shown) - _FILE_LIMIT, 'more file')}: --verbose lists all", "dim")
     for taken_for in dict.fromkeys(file.taken_for for file in report.files if file.taken_for != "nothing"):
         yield from _wrapped(_kind_text(taken_for, report.files), width)
+    for problem in report.problems:
+        yield from _wrapped(f"journal: {problem}; what came in now is safe", width, "bold red")
     if report.interrupted:
         yield Line("interrupted: what is listed as new is kept; the same command completes the rest", "yellow")
     yield Line(f"{counted(report.facts, 'fact')} written, journal at {report.position}", "dim")

@@ -62,7 +62,8 @@ def take_in(
 
 def _reader(path: Path) -> str:
     """Return which reader recognises a file by its first bytes; a folder is one of dumps."""
-    if path.is_dir():
+    if not path.is_file():
+        # A folder holds dumps; what is neither is refused by their reader, which never waits for a pipe.
         return _DUMPS
     try:
         with path.open("rb") as file:

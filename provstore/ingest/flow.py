@@ -35,8 +35,6 @@ class Ingest:
     store: GraphStore
     files: list[FileReport] = field(default_factory=list)
     facts: int = 0
-    reached: int = 0
-    """Dumps of the present run that are in."""
 
     def is_known(self, scope: Scope, origin: Origin) -> bool:
         """Return whether the journal already holds what this reader makes of these bytes for this attempt."""
@@ -69,6 +67,7 @@ def ingest(request: Request, journal: Journal, store: GraphStore) -> IngestRepor
         for scope, given in gathered.scopes.items():
             _take_in(going, scope, given, request)
     except KeyboardInterrupt:
+        # The graph stays unmarked: the next open replays what the journal acknowledged, and derives it.
         interrupted = True
     return IngestReport(
         files=tuple(going.files),
@@ -77,36 +76,27 @@ def ingest(request: Request, journal: Journal, store: GraphStore) -> IngestRepor
         facts=going.facts,
         position=journal.position,
         interrupted=interrupted,
+        problems=tuple(str(problem) for problem in journal.problems if problem.is_loss),
     )
 
 
 def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> None:
     had_dumps = bool(stored_headers(going.store, *scope))
     before = going.facts
-    going.reached = 0
     fresh, refused = consistent(given.dumps)
     unknown = [dump for dump in fresh if not going.is_known(scope, _origin(dump, request))]
     if had_dumps and unknown:
         fits, late = _against_store(going, scope, unknown)
         fresh = [dump for dump in fresh if dump in fits or dump not in unknown]
         refused += late
-    try:
-        for refusal, dump in refused:
-            _refuse(going, scope, refusal, _origin(dump, request))
-        for refusal in given.refusals:
-            _refuse(going, scope, refusal, _refusal_origin(refusal, request))
-        _take_in_tensors(going, scope, given, request)
-        _take_in_dumps(going, scope, fresh, request)
-    except KeyboardInterrupt:
-        _derive(going, scope, fresh, had_dumps, before)
-        raise
-    _derive(going, scope, fresh, had_dumps, before)
-
-
-def _derive(going: Ingest, scope: Scope, fresh: Sequence[Dump], had_dumps: bool, before: int) -> None:
-    """Bring the derived layer of a run up to date with what was accepted of it."""
+    for refusal, dump in refused:
+        _refuse(going, scope, refusal, _origin(dump, request))
+    for refusal in given.refusals:
+        _refuse(going, scope, refusal, _refusal_origin(refusal, request))
+    _take_in_tensors(going, scope, given, request)
+    _take_in_dumps(going, scope, fresh, request)
     if going.facts > before:
-        dumps = stored_dumps(going.store, *scope) if had_dumps else fresh[: going.reached]
+        dumps = stored_dumps(going.store, *scope) if had_dumps else fresh
         going.finish(derive(dumps, merge(dumps).dumps, *scope))
 
 
@@ -134,7 +124,6 @@ def _take_in_dumps(going: Ingest, scope: Scope, dumps: Sequence[Dump], request: 
         if not known:
             _keep_sidecar(going, scope, dump.sidecar, request)
             going.accept(weave(dump, run, attempt), origin)
-        going.reached = at + 1
         going.files.append(
             FileReport(
                 file=dump.file,

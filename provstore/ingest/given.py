@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from provstore.errors import ConfigError
 from provstore.graph.merge import Contradiction, merge
 from provstore.model.dump import Dump, Refusal, Sidecar, TensorRecord
 from provstore.sources.flight_recorder import ReadOptions, ReadResult, read_dumps
@@ -26,6 +27,14 @@ class Request:
     options: ReadOptions = field(default_factory=ReadOptions)
     keep_source: bool = True
     progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse names that could not be read back, before anything is journalled."""
+        if self.run is not None and not (isinstance(self.run, str) and self.run):
+            raise ConfigError(f"{self.run!r}: run: not a name; a run is a text that is not empty")
+        known = self.attempt
+        if known is not None and (isinstance(known, bool) or not isinstance(known, int) or not 0 <= known < 2**31):
+            raise ConfigError(f"{known!r}: attempt: not a number from 0 to {2**31 - 1}")
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from provstore.graph.merge import merge
 from provstore.journal import Journal, Problem
 from provstore.model.report import CheckReport, Difference
 from provstore.queries.dumps import stored_dumps
-from provstore.queries.info import applied
+from provstore.queries.info import applied, lost
 from provstore.stores import GraphStore
 from provstore.stores.dump import canonical_dump
 
@@ -59,9 +59,8 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
     problems = [str(problem) for problem in found if problem.is_loss]
     notes = tuple(str(problem) for problem in found if not problem.is_loss)
     position = applied(store, journal)
-    if position > journal.position:
-        lost = f"{journal.position + 1} to {position}"
-        problems.append(f"acked-lost: the graph holds batches {lost}, which the journal acknowledged and no longer has")
+    if (gone := lost(store, journal)) is not None:
+        problems.append(gone)
     unreadable: list[Problem] = []
     replay(empty, journal, on_problem=unreadable.append)
     problems += [text for text in map(str, unreadable) if text not in problems]

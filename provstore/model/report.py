@@ -44,6 +44,8 @@ class IngestReport:
     position: int = 0
     """Last acknowledged position of the journal."""
     interrupted: bool = False
+    problems: tuple[str, ...] = ()
+    """Damage of the journal that was found when it was opened; what came in now is safe."""
 
     def count(self, status: str) -> int:
         """Return how many files have a status."""
@@ -59,6 +61,7 @@ class IngestReport:
             "facts": self.facts,
             "position": self.position,
             "interrupted": self.interrupted,
+            "problems": list(self.problems),
         }
 
     def _repr_html_(self) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from provstore.cypher import query
 from provstore.journal import Journal
-from provstore.queries.rows import integer, texts
+from provstore.queries.rows import integer, text, texts
 from provstore.stores import GraphStore
 
 
@@ -22,6 +22,20 @@ def applied(store: GraphStore, journal: Journal) -> int:
     """Return the position up to which a graph holds a journal's facts; 0 for none."""
     rows = store.run(query("read/store/applied"))
     return next((integer(row, "jseq") for row in rows if row["journal"] == journal.journal_id), 0)
+
+
+def foreign_journal(store: GraphStore, journal: Journal) -> str | None:
+    """Return the id of another journal that a graph was made from, when it holds nothing of ``journal``."""
+    known = [text(row, "journal") for row in store.run(query("read/store/applied"))]
+    return None if not known or journal.journal_id in known else known[0]
+
+
+def lost(store: GraphStore, journal: Journal) -> str | None:
+    """Return what a graph holds that its journal acknowledged and no longer has, in words; None when nothing is."""
+    first, last = journal.position + 1, applied(store, journal)
+    if last < first:
+        return None
+    return f"acked-lost: the graph holds batches {first} to {last}, which the journal acknowledged and no longer has"
 
 
 def behind(store: GraphStore, journal: Journal) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -198,3 +199,85 @@ def test_a_tensor_record_is_taken_in_once_and_names_the_origin_of_a_nan(tmp_path
         answer = store.diagnose(about="nan")
     (finding,) = answer.findings
     assert (finding.kind, [culprit.rank for culprit in finding.culprits], finding.seq) == ("nan_origin", [1], 3)
+
+
+@pytest.mark.parametrize(
+    "names", [{"attempt": "1"}, {"attempt": True}, {"attempt": -1}, {"attempt": 2**40}, {"run": ""}]
+)
+def test_a_name_that_could_not_be_read_back_never_reaches_the_journal(hung: Path, names: dict[str, object]) -> None:
+    with provstore.open("memory:") as store:
+        with pytest.raises(ConfigError, match="not a n"):
+            store.ingest(hung, **names)  # type: ignore[arg-type]
+        assert store.info().position == 0
+
+
+def test_an_interruption_during_a_write_loses_nothing(
+    hung: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the journal's acknowledgement and the graph: the next open brings the graph up to date."""
+    uri = f"embedded:{tmp_path / 'store'}"
+    with provstore.open(uri) as store:
+        real, calls = store._graph.write, iter(range(100))
+
+        def interrupted(*arguments: object) -> object:
+            if next(calls) == 2:
+                raise KeyboardInterrupt
+            return real(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(store._graph, "write", interrupted)
+        report = store.ingest(hung, run="job")
+    assert report.interrupted
+    with provstore.open(uri) as store:
+        assert store.check().clean
+        assert store.ingest(hung, run="job").count("new") == 1
+        assert [culprit.rank for culprit in store.diagnose().findings[0].culprits] == [2]
+        assert store.check().clean
+
+
+def test_a_graph_that_knows_more_than_its_journal_is_neither_written_nor_lost(hung: Path, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    with provstore.open(f"embedded:{place}") as store:
+        store.ingest(hung, run="job")
+    segment = next((place / "journal").glob("seg-*.pvj"))
+    content = segment.read_bytes()
+    segment.write_bytes(content[: len(content) // 2])
+    with pytest.raises(StoreError, match="acked-lost"):
+        provstore.open(f"embedded:{place}")
+    report = provstore.rebuild(f"embedded:{place}")
+    assert "acked-lost" in report.problems[0]
+    assert list(place.glob("graph-*.kgl"))
+    with provstore.open(f"embedded:{place}") as store:
+        store.ingest(hung, run="job")
+        assert store.check().clean
+
+
+def test_a_graph_of_another_journal_is_refused(hung: Path, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    with provstore.open(f"embedded:{place}") as store:
+        store.ingest(hung, run="job")
+    with pytest.raises(StoreError, match="another journal"):
+        provstore.open(f"embedded:{place}", journal=tmp_path / "other")
+
+
+def test_an_export_follows_links_keeps_modes_and_writes_into_pipes(hung: Path, tmp_path: Path) -> None:
+    real, link, pipe = tmp_path / "real.provn", tmp_path / "link.provn", tmp_path / "pipe"
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    with provstore.open("memory:") as store:
+        store.ingest(hung)
+        store.export("prov-n", to=link)
+        store.export("prov-n", to=pipe)
+    output, _ = reader.communicate(timeout=30)
+    assert link.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert real.read_bytes() == output
+    assert output.startswith(b"document")
+
+
+def test_a_pipe_given_to_ingest_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rank_0")
+    with provstore.open("memory:") as store:
+        assert [file.status for file in store.ingest(tmp_path / "rank_0").files] == ["refused"]
