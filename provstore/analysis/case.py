@@ -21,6 +21,9 @@ from provstore.model.finding import Culprit, Evidence, GroupName, Source
 UNDER_WAY = 8
 """So many calls may be under way at once: a call with more after it on its rank did not stop that rank."""
 
+MOST_RANKS = 1 << 20
+"""No job is taken for larger, whatever a sidecar states."""
+
 
 class Case:
     """Tables over all dumps, and the small questions that rules ask about one call."""
@@ -65,7 +68,7 @@ class Case:
             found.update(group.ranks)
         for dump in self.table.dumps:
             if dump.sidecar is not None and dump.sidecar.world_size is not None:
-                found.update(range(dump.sidecar.world_size))
+                found.update(range(min(dump.sidecar.world_size, MOST_RANKS)))
         return tuple(sorted(found))
 
     @cached_property
@@ -183,7 +186,15 @@ class Case:
         created = int(self.table.created[row])
         if sidecar is None or sidecar.dumped_at_ns is None or created == ABSENT:
             return None
-        return (sidecar.dumped_at_ns - created) / 1e9
+        age = (sidecar.dumped_at_ns - self._newest[int(self.table.dump[row])]) / 1e9
+        # A dump cannot be older than a call in it: such a time says nothing.
+        return None if age < 0 else (sidecar.dumped_at_ns - created) / 1e9
+
+    @cached_property
+    def _newest(self) -> list[int]:
+        """When the newest call of each dump was made."""
+        spans = (self.table.rows_of_dump(at) for at in range(len(self.table.dumps)))
+        return [int(self.table.created[span].max(initial=ABSENT)) for span in spans]
 
     def limit_seconds(self, row: int) -> float:
         """Return the age from which a wait counts as a hang."""

@@ -12,6 +12,8 @@ from provstore.graph.calltable import Integers
 from provstore.model.dump import Signature
 
 NOT_COMPARED = -1
+_MOST_ELEMENTS = 1 << 62
+"""What does not fit a column is not told apart."""
 
 ROOTED = frozenset({"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"})
 """One rank can finish these before another has entered."""
@@ -104,4 +106,4 @@ def _row(signature: Signature, ops: dict[str, int], dtypes: dict[frozenset[str],
 
 def elements(sizes: Sequence[Sequence[int]]) -> int:
     """Return how many elements tensors of these shapes hold together; a scalar's shape is empty and holds one."""
-    return sum(prod(shape) for shape in sizes)
+    return min(max(sum(prod(shape) for shape in sizes), 0), _MOST_ELEMENTS)

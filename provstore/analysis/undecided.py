@@ -8,8 +8,9 @@ from provstore.analysis.idle import idle_ends
 from provstore.analysis.presence import UNKNOWN
 from provstore.analysis.scene import Scene, is_clock
 from provstore.analysis.waits import HANG, End
-from provstore.analysis.wording import call_words, group_words, rank_words
+from provstore.analysis.wording import call_words, group_words, rank_words, verb
 from provstore.model.codes import REASONS
+from provstore.model.dump import ABSENT
 from provstore.model.finding import Finding, Undecided
 
 NEXT_STEPS = {code.name.replace("-", "_"): code.what_to_do for code in REASONS}
@@ -19,6 +20,8 @@ def open_questions(scene: Scene, findings: Sequence[Finding]) -> list[Undecided]
     """Return what stayed open, those that block an answer first."""
     about = scene.case.options.about
     found: list[Undecided] = []
+    if about != "nan":
+        found += _about_emptiness(scene, findings)
     if about in (None, "hang"):
         found += _about_waits(scene, findings)
         found += _about_files(scene, findings)
@@ -33,6 +36,35 @@ def open_questions(scene: Scene, findings: Sequence[Finding]) -> list[Undecided]
 
 def _question(code: str, what: str, ranks: Sequence[int] = (), blocks: bool = True) -> Undecided:
     return Undecided(code, what, NEXT_STEPS[code], tuple(sorted(set(ranks))), blocks)
+
+
+def _about_emptiness(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
+    """Yield that nothing is recorded, and groups whose status tables tell of a call that no dump shows pending."""
+    case = scene.case
+    dumps = case.table.dumps
+    if dumps and not len(case.table) and not all(dump.active_only for dump in dumps):
+        yield _question("no_calls", "no dump holds a call: the recorder was off, or its ring is empty")
+    if findings or case.pending_of:
+        return
+    for at, group in enumerate(case.table.groups):
+        said = _stated(scene, at)
+        top = max((enqueued for enqueued, _ in said.values()), default=0)
+        behind = [rank for rank, (enqueued, _) in said.items() if enqueued < top]
+        if behind and not any(completed >= top for _, completed in said.values()):
+            what = f"{rank_words(behind)} never came to #{top} of {group_words(group)}, others did and no dump shows it"
+            yield _question("no_calls", what, behind)
+
+
+def _stated(scene: Scene, group: int) -> dict[int, tuple[int, int]]:
+    """Return the last numbers enqueued and completed in a declared group by rank, where completion is recorded."""
+    table, item = scene.case.table, scene.case.table.groups[group]
+    if not item.declared or item.has_p2p or not scene.case.comparable(group):
+        return {}
+    return {
+        table.dumps[at].rank: (said.last_enqueued, said.last_completed)
+        for (at, known), said in table.status.items()
+        if known == group and not table.dumps[at].eventless and said.last_enqueued != ABSENT
+    }
 
 
 def _about_waits(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
@@ -62,7 +94,8 @@ def _unknown(scene: Scene, end: End) -> Undecided:
     wait = next(wait for wait in scene.waits.of_rank.values() if wait.row in end.awaited)
     blocker = next(item for item in wait.blockers if item.rank == end.ranks[0])
     who = rank_words(end.ranks) if end.ranks[0] >= 0 else "the other end"
-    what = f"{rank_words(end.victims)} wait in {call_words(scene.case, end.row)}; where {who} stands is not known"
+    waiting = f"{rank_words(end.victims)} {verb(end.victims, 'waits', 'wait')} in {call_words(scene.case, end.row)}"
+    what = f"{waiting}; where {who} stands is not known"
     return _question(blocker.detail or "ring_wrapped", what, [rank for rank in (*end.ranks, *end.victims) if rank >= 0])
 
 

@@ -15,6 +15,7 @@ from provstore.model.finding import Diagnosis, Finding, Undecided
 from provstore.rooms import load, names
 
 _ROOM = "analysis.diagnoses"
+_CONFIDENCES = ("certain", "probable", "possible")
 
 
 def diagnose(evidence: DumpSet, options: Options | None = None) -> Diagnosis:
@@ -32,6 +33,7 @@ def diagnose(evidence: DumpSet, options: Options | None = None) -> Diagnosis:
     for rule in _rules(asked.about):
         findings += rule.find(scene, tuple(findings))
     undecided = open_questions(scene, findings)
+    findings.sort(key=_rank)
     return Diagnosis(
         run=evidence.run,
         attempt=evidence.attempt,
@@ -48,6 +50,11 @@ def _rules(about: str | None) -> list[ModuleType]:
     modules = (load(_ROOM, name) for name in names(_ROOM))
     fitting = (module for module in modules if about is None or about == module.ABOUT)
     return sorted(fitting, key=lambda module: int(module.PRECEDENCE))
+
+
+def _rank(finding: Finding) -> tuple[bool, int]:
+    """Return a key that puts hangs before slowness and the surest findings first; then the rules' order decides."""
+    return finding.kind == "straggler", _CONFIDENCES.index(finding.confidence)
 
 
 def _status(findings: Sequence[Finding], undecided: Iterable[Undecided]) -> str:

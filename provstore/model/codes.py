@@ -123,6 +123,14 @@ REASONS = (
         "dump with a sidecar that holds the time of the dump (provstore.capture)",
     ),
     Code(
+        "no-calls",
+        "No calls are recorded",
+        "note",
+        "No dump holds a call, or none holds the one that a status table speaks of: the recorder was off, or its ring "
+        "is empty.",
+        "set TORCH_FR_BUFFER_SIZE (before torch 2.10 TORCH_NCCL_TRACE_BUFFER_SIZE) above 0, so that calls are recorded",
+    ),
+    Code(
         "no-values",
         "No values are recorded",
         "note",

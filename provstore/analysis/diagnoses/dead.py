@@ -22,6 +22,8 @@ OTHER_REASONS = (
 ABOUT = "hang"
 PRECEDENCE = 60
 
+_MOST_DEAD = 8
+"""So many ranks are called dead at most: about a host. Of more, the dumps were not collected."""
 _WAITING_SHARE = 1 / 3
 """So many of the ranks seen must wait, on a backend without completion events, before a rank without dump is dead."""
 _WAITING_SHARE_REFUSED = 1 / 2
@@ -31,9 +33,24 @@ _WAITING_SHARE_REFUSED = 1 / 2
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each rank without a dump that calls of other ranks wait for."""
     victims = {rank for finding in earlier if finding.kind == "mismatch" for rank in finding.victims}
-    for end in scene.waits.ends:
-        if end.kind == "dead" and end.ranks[0] not in victims and not _may_have_ended(scene, end):
+    ends = [end for end in scene.waits.ends if end.kind == "dead"]
+    if _is_too_little(scene, ends):
+        return
+    for end in ends:
+        if end.ranks[0] not in victims and not _may_have_ended(scene, end):
             yield _finding(scene, end)
+
+
+def _is_too_little(scene: Scene, ends: Sequence[End]) -> bool:
+    """Return whether so many dumps are missing that their absence accuses nobody: they were not collected."""
+    seen = len({dump.rank for dump in scene.case.table.dumps})
+    return len(ends) > _MOST_DEAD or (len(ends) > 1 and len(scene.case.missing) > seen)
+
+
+def _is_explained(scene: Scene, end: End) -> bool:
+    """Return whether all that wait for a rank also wait for one whose dump shows that it keeps them waiting."""
+    others = (set(one.victims) for one in scene.waits.ends if one.kind in ("host", "device", "mismatch"))
+    return any(set(end.victims) <= other for other in others)
 
 
 def _may_have_ended(scene: Scene, end: End) -> bool:
@@ -64,7 +81,8 @@ def _finding(scene: Scene, end: End) -> Finding:
     place = scene.waits.place(row)
     waiting = sorted({case.rank(row) for row in end.awaited if scene.waits.place(row) == place})
     refused = rank in case.refused
-    settled = bool(case.progress.eventless[row]) and _mostly_settled(scene, row)
+    doubtful = bool(case.progress.eventless[row]) and _mostly_settled(scene, row)
+    doubtful = doubtful or refused or _is_explained(scene, end)
     summary = (
         f"rank {rank}: {'its dump could not be read' if refused else 'left no dump'}; {rank_words(waiting)} "
         f"{verb(waiting, 'waits', 'wait')} for it in {call_words(case, row)}{source_words(case.source(row))}. "
@@ -75,7 +93,7 @@ def _finding(scene: Scene, end: End) -> Finding:
         "dead",
         Place(row, evidence=tuple(end.awaited)),
         summary=summary,
-        confidence="possible" if refused or settled else "probable",
+        confidence="possible" if doubtful else "probable",
         culprits=(rank,),
         victims=end.victims,
         chain=walk(case, scene.waits, end.ranks),

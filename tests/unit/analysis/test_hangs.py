@@ -312,3 +312,44 @@ def test_waiting_in_the_midst_of_a_loop_or_most_ranks_waiting_is_a_sign_of_death
 ) -> None:
     finding = only(judged(ended(last, line, late)))
     assert (finding.kind, named(finding)) == ("dead", [0])
+
+
+def test_a_dump_time_before_a_call_of_the_dump_says_nothing() -> None:
+    dumps = [dump(rank, [*done(3), *([] if rank == 2 else [waiting(3)])]) for rank in range(4)]
+    finding = only(judged([aged(one, -1) for one in dumps]))
+    assert (finding.kind, named(finding)) == ("host", [2])
+
+
+def test_dumps_without_any_call_are_not_healthy() -> None:
+    answer = judged([dump(rank, []) for rank in range(4)])
+    assert (answer.status, [item.code for item in answer.undecided]) == ("undecided", ["no_calls"])
+
+
+def test_ranks_that_only_status_tables_show_behind_are_named() -> None:
+    last = {rank: 12 if rank == 2 else 13 for rank in range(4)}
+    groups = [[replace(world(4), last_enqueued=last[rank], last_completed=12)] for rank in range(4)]
+    answer = judged([dump(rank, [], groups[rank]) for rank in range(4)])
+    assert answer.status == "undecided"
+    assert ("no_calls", (2,)) in [(item.code, item.ranks) for item in answer.undecided]
+
+
+@pytest.mark.parametrize(("ranks", "seen"), [(64, [0]), (64, list(range(0, 64, 2))), (4, [3]), (10_000, [0, 1, 2, 3])])
+def test_many_missing_dumps_are_one_question_and_no_accusation(ranks: int, seen: list[int]) -> None:
+    answer = judged([dump(rank, [*done(3), waiting(3)], ranks=ranks) for rank in seen])
+    assert (answer.status, answer.findings) == ("undecided", ())
+    assert [item.code for item in answer.undecided] == ["missing_dump"]
+
+
+def test_a_rank_without_dump_comes_after_one_that_is_proven_to_keep_the_same_ranks_waiting() -> None:
+    dumps = [dump(rank, [*done(3), *([] if rank == 2 else [waiting(3)])], ranks=6) for rank in range(5)]
+    found = [(one.kind, one.confidence, named(one)) for one in judged(dumps).findings]
+    assert found == [("host", "certain", [2]), ("dead", "possible", [5])]
+
+
+def test_sizes_beyond_64_bits_and_a_world_without_end_are_judged_all_the_same() -> None:
+    huge = Row(0, inputs=((2**62, 2**62),))
+    dumps = [dump(rank, [huge if rank == 1 else Row(0), Row(1)]) for rank in range(4)]
+    dumps[0] = replace(dumps[0], sidecar=Sidecar("0" * 64, 0, world_size=2**60))
+    answer = judged(dumps)
+    assert answer.coverage["ranks_expected"] == 2**20
+    assert [item.code for item in answer.undecided] == ["missing_dump"]
