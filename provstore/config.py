@@ -8,18 +8,52 @@ from pathlib import Path
 from provstore.errors import ConfigError
 
 DEFAULT_STORE = "embedded:.provstore"
+SCHEMES = ("memory", "embedded", "neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
+"""How the addresses of stores begin."""
+
 _DEFAULT_DIRECTORY = Path(".provstore")
+_ON_THIS_MACHINE = ("memory", "embedded")
 
 
 def store_uri(given: str | None) -> str:
-    """Return the address of the store: the given one, else ``PROVSTORE_STORE``, else ``embedded:.provstore``."""
-    return given or os.environ.get("PROVSTORE_STORE") or DEFAULT_STORE
+    """Return the address of the store: the given one, else ``PROVSTORE_STORE``, else ``embedded:.provstore``.
+
+    Raises:
+        ConfigError: It is no address of a store, or it holds a user or password.
+    """
+    return checked_address(given or os.environ.get("PROVSTORE_STORE") or DEFAULT_STORE)
+
+
+def checked_address(uri: str) -> str:
+    """Return ``uri`` if it is the address of a store without user and password.
+
+    Raises:
+        ConfigError: It is not; the text of the error never holds a password.
+    """
+    scheme, colon, place = uri.partition(":")
+    if colon and scheme not in _ON_THIS_MACHINE and "@" in place:
+        shown = f"{scheme}:…" if scheme in SCHEMES else "…"
+        raise ConfigError(
+            f"{shown}: store: an address holds neither user nor password",
+            hint="put user and password in PROVSTORE_NEO4J_USER and PROVSTORE_NEO4J_PASSWORD",
+        )
+    if not colon or scheme not in SCHEMES:
+        known = ", ".join(f"{name}:" for name in SCHEMES)
+        is_path = not colon or "/" in scheme or scheme.startswith((".", "~"))
+        raise ConfigError(
+            f"{uri}: store: not a store address; known are {known}",
+            hint=f"did you mean embedded:{uri}" if is_path else None,
+        )
+    return uri
 
 
 def embedded_directory(uri: str) -> Path | None:
-    """Return the directory of an embedded store, None for any other."""
+    """Return the directory of an embedded store, None for any other; a leading ``~`` is the home directory."""
     scheme, _, place = uri.partition(":")
-    return (Path(place) if place else _DEFAULT_DIRECTORY) if scheme == "embedded" else None
+    if scheme != "embedded":
+        return None
+    # pathlib's way raises RuntimeError for a user who does not exist; that name may be a folder's.
+    return Path(os.path.expanduser(place)) if place else _DEFAULT_DIRECTORY  # noqa: PTH111
 
 
 def journal_directory(uri: str, given: str | Path | None) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from provstore import errors
+from provstore import config, errors
 from provstore.cli._options import Globals
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def opened(settings: Globals, *, read_only: bool = True) -> Store:
     """
     from provstore import api
 
-    ask_password(settings.store or "")
+    ask_password(config.store_uri(settings.store))
     return api.open(settings.store, journal=settings.journal, read_only=read_only)
 
 

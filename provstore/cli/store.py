@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 from rich.console import Console
 
+from provstore import config
 from provstore.cli._options import Globals, flags
 from provstore.cli._reports import check_code, check_lines, info_lines, rebuild_code, rebuild_lines
 from provstore.cli._screen import Screen, print_lines
@@ -63,7 +64,7 @@ def rebuild(settings: Globals) -> None:
     from provstore import api
 
     screen = Screen(settings)
-    ask_password(settings.store or "")
+    ask_password(config.store_uri(settings.store))
     with screen.progress("rebuilding") as progress:
         report = api.rebuild(settings.store, journal=settings.journal, progress=progress)
 

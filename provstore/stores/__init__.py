@@ -7,23 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from provstore import rooms
+from provstore import config, rooms
 from provstore.cypher import Query
-from provstore.errors import ConfigError
 from provstore.model.block import Block
 
 DEFAULT_URI = "embedded:.provstore"
-
-_SERVED_BY = {
-    "memory": "embedded",
-    "embedded": "embedded",
-    "neo4j": "neo4j",
-    "neo4j+s": "neo4j",
-    "neo4j+ssc": "neo4j",
-    "bolt": "neo4j",
-    "bolt+s": "neo4j",
-    "bolt+ssc": "neo4j",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +101,19 @@ def open_store(
         database: For Neo4j; else ``PROVSTORE_NEO4J_DATABASE``, else the server's default.
 
     Raises:
-        ConfigError: No store serves such a URI.
+        ConfigError: No store serves such a URI, or it holds a user or password.
         StoreError: The store is missing, damaged, locked by another process, or does not answer.
     """
-    scheme, colon, place = uri.partition(":")
-    if not colon or scheme not in _SERVED_BY:
-        known = ", ".join(f"{name}:" for name in _SERVED_BY)
-        raise ConfigError(f"{uri}: store: not a store address; known are {known}")
-    module = rooms.load("stores", _SERVED_BY[scheme])
-    if _SERVED_BY[scheme] == "embedded":
-        store: GraphStore = module.connect(None if scheme == "memory" else place or ".provstore", writable=writable)
+    scheme = config.checked_address(uri).partition(":")[0]
+    if scheme in ("memory", "embedded"):
+        directory = config.embedded_directory(uri)
+        place = None if directory is None else str(directory)
+        store: GraphStore = rooms.load("stores", "embedded").connect(place, writable=writable)
         return store
     settings = {
         "user": user or os.environ.get("PROVSTORE_NEO4J_USER"),
         "password": password or os.environ.get("PROVSTORE_NEO4J_PASSWORD"),
         "database": database or os.environ.get("PROVSTORE_NEO4J_DATABASE"),
     }
-    server: GraphStore = module.connect(uri, writable=writable, **settings)
+    server: GraphStore = rooms.load("stores", "neo4j").connect(uri, writable=writable, **settings)
     return server

@@ -17,7 +17,7 @@ from provstore.cypher import ADHOC, Query, named, query
 from provstore.errors import ConfigError, InputError, StoreError
 from provstore.model.block import DERIVED_RELATIONS, UNIQUE_KEY, Block, Nodes, Relations
 from provstore.stores import Rows, WriteReport, facts
-from provstore.stores.embedded_query import run_in_child
+from provstore.stores.embedded_query import cypher_error, run_in_child
 from provstore.stores.plain import plain_row
 
 FILE_NAME = "graph.kgl"
@@ -134,9 +134,11 @@ class EmbeddedStore:
             )
         except kglite.CypherTimeoutError:
             return Rows((), "timeout")
+        except OverflowError as error:
+            raise InputError(f"query: {error}") from error
         except kglite.KgError as error:
             if query.name == ADHOC:
-                raise InputError(f"query: {error}") from error
+                raise cypher_error(str(error)) from error
             raise StoreError(f"{query.name}: {self._place}: {error}") from error
         view = _view(answer)
         is_cut = query.max_rows is not None and len(view) > query.max_rows

@@ -23,8 +23,10 @@ def main() -> None:
         verdict["reason"] = "timeout"
     except kglite.KgError as error:
         verdict |= {"error": str(error), "is_query": isinstance(error, (kglite.CypherError, kglite.SchemaError))}
+    except OverflowError as error:  # a parameter beyond 64 bits
+        verdict |= {"error": str(error), "is_query": True}
     except MemoryError:
-        sys.exit(1)
+        sys.exit("MemoryError")
     sys.stdout.write(json.dumps(verdict) + "\n")
 
 

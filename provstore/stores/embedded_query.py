@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from provstore.cypher import Query
-from provstore.errors import InputError, StoreError
+from provstore.errors import InputError, NotUnderstoodError, StoreError
 from provstore.stores import Rows
 from provstore.stores.plain import plain_row
 
@@ -19,6 +20,10 @@ _CHILD = Path(__file__).with_name("embedded_child.py")
 _SPARE_BYTES = 512 * 1024 * 1024
 _START_SECONDS = 20.0
 """For starting the child and loading the graph; the query's own time comes on top."""
+_MEMORY_SIGNS = (b"MemoryError", b"memory allocation", b"PyObject pointer is null", b"out of memory")
+"""What Python and the engine say on standard error when memory ends."""
+_CAP_SIGN = "safety limit"
+_SHOWN_ERROR = 200
 
 
 def run_in_child(path: Path, query: Query, parameters: Mapping[str, object]) -> Rows:
@@ -26,9 +31,11 @@ def run_in_child(path: Path, query: Query, parameters: Mapping[str, object]) -> 
 
     Raises:
         InputError: The engine does not understand the query.
-        StoreError: The query needs more memory than it may use, or the graph cannot be read.
+        NotUnderstoodError: The query needs more memory than it may use.
+        StoreError: The graph cannot be read, or the child ended for another reason.
     """
     seconds = query.timeout_seconds or 10.0
+    memory_bytes = _SPARE_BYTES + 4 * path.stat().st_size
     order = {
         "path": str(path),
         "text": query.text,
@@ -36,32 +43,53 @@ def run_in_child(path: Path, query: Query, parameters: Mapping[str, object]) -> 
         "seconds": seconds,
         "max_rows": query.max_rows,
         "max_bytes": MAX_ANSWER_BYTES,
-        "memory_bytes": _SPARE_BYTES + 4 * path.stat().st_size,
+        "memory_bytes": memory_bytes,
     }
     # -I: neither the environment nor the current directory decides which code the child runs.
     child = subprocess.Popen(
         [sys.executable, "-I", "-B", str(_CHILD)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     with child:
         try:
-            answer, _ = child.communicate(json.dumps(order).encode(), timeout=seconds + _START_SECONDS)
+            answer, told = child.communicate(json.dumps(order).encode(), timeout=seconds + _START_SECONDS)
         except subprocess.TimeoutExpired:
             return Rows((), "timeout")
         finally:
             if child.poll() is None:
                 child.kill()
-    return _rows(answer, child.returncode)
+    if child.returncode != 0:
+        raise _ended(child.returncode, told, memory_bytes)
+    return _rows(answer)
 
 
-def _rows(answer: bytes, status: int) -> Rows:
+def _ended(status: int, told: bytes, memory_bytes: int) -> StoreError | NotUnderstoodError:
+    """Return the error for a child that ended before its answer did."""
+    if any(sign in told for sign in _MEMORY_SIGNS):
+        return NotUnderstoodError(
+            f"query: memory: it needed more than the {memory_bytes >> 20} MiB it may use and was stopped",
+            hint="ask for less: count or LIMIT instead of collect, a narrower MATCH",
+        )
+    if status == -getattr(signal, "SIGXCPU", 0):
+        return NotUnderstoodError("query: processor time: it needed more than it may use and was stopped")
+    how = f"signal {-status}" if status < 0 else f"exit code {status}"
+    last = (told.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+    return StoreError(f"query: its process ended with {how}: {last[:_SHOWN_ERROR]}")
+
+
+def cypher_error(message: str) -> InputError:
+    """Return the error for a query that the engine refuses: not understood, or beyond one of the engine's caps."""
+    kind = NotUnderstoodError if _CAP_SIGN in message else InputError
+    return kind(f"query: {message}")
+
+
+def _rows(answer: bytes) -> Rows:
     *lines, last = answer.decode().splitlines() or [""]
-    if status != 0 or not last.startswith("{"):
-        raise StoreError("query: memory: it needed more than it may use and was stopped")
+    if not last.startswith("{"):
+        raise StoreError("query: its process gave no answer")
     verdict = json.loads(last)
     if verdict["error"]:
-        kind = InputError if verdict["is_query"] else StoreError
-        raise kind(f"query: {verdict['error']}")
+        raise cypher_error(verdict["error"]) if verdict["is_query"] else StoreError(f"query: {verdict['error']}")
     return Rows((plain_row(json.loads(line)) for line in lines), verdict["reason"])

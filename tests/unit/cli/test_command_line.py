@@ -9,6 +9,7 @@ import pytest
 
 import provstore
 from provstore import rooms
+from provstore.stores import embedded_query
 
 
 def test_a_healthy_job_exits_with_0_and_a_hung_one_with_1(command, samples):
@@ -61,6 +62,32 @@ def test_a_number_that_no_store_can_hold_is_no_such_rank_or_call(filled, target,
     assert (answer.code, answer.out) == (2, "")
     assert f": there is no such {noun}; " in answer.err
     assert len(answer.err) < 250
+
+
+@pytest.mark.parametrize("words", [("store", "info"), ("trace", "tensor:0:1:in"), ("diagnose",), ("store", "rebuild")])
+def test_a_password_in_an_address_is_never_repeated(command, words):
+    answer = command(*words, "--store", "neo4j://user:secret@host")
+
+    assert (answer.code, answer.out) == (2, "")
+    assert "secret" not in answer.err
+    assert "PROVSTORE_NEO4J_PASSWORD" in answer.err
+
+
+def test_a_store_that_is_a_bare_path_gets_the_address_that_was_meant(command):
+    answer = command("store", "info", "--store", "foo")
+
+    assert answer.code == 2
+    assert answer.err.startswith("provstore: foo: store: not a store address; ")
+    assert answer.err.endswith("hint: did you mean embedded:foo\n")
+
+
+def test_a_query_that_needs_too_much_memory_exits_with_4(filled, monkeypatch):
+    monkeypatch.setattr(embedded_query, "_SPARE_BYTES", 64 * 1024 * 1024)
+
+    answer = filled("query", "--cypher", "MATCH (a),(b),(c) RETURN collect([a.iri,b.iri,c.iri]) AS x")
+
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.startswith("provstore: query: memory: ")
 
 
 def test_options_of_every_command_may_stand_on_either_side_of_its_name(command, samples):

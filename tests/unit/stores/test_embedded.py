@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from provstore.cypher import adhoc, query
-from provstore.errors import ConfigError, InputError, StoreError
+from provstore.errors import ConfigError, InputError, NotUnderstoodError, StoreError
 from provstore.model.block import Block, Nodes, Relations
 from provstore.stores import embedded_query, open_store
 from provstore.stores.dump import canonical_dump
@@ -230,6 +230,35 @@ def test_an_address_that_no_store_serves_is_refused_with_those_that_are_known(ur
         open_store(uri, writable=True)
 
 
+@pytest.mark.parametrize("uri", ["foo", "~/foo", "./a:b", "/tmp/x"])
+def test_a_bare_path_is_refused_with_the_address_that_was_meant(uri):
+    with pytest.raises(ConfigError) as caught:
+        open_store(uri, writable=True)
+    assert caught.value.hint == f"did you mean embedded:{uri}"
+
+
+def test_a_tilde_is_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_store("embedded:~/store", writable=True).close()
+    assert (tmp_path / "store" / "graph.kgl").is_file()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["neo4j://user:secret@host", "bolt+s://user:secret@host:7687/x", "neo4j:user:secret@host", "http://u:secret@host"],
+)
+def test_an_address_with_a_password_is_refused_and_not_repeated(uri):
+    with pytest.raises(ConfigError, match="neither user nor password") as caught:
+        open_store(uri, writable=True)
+    assert "secret" not in f"{caught.value} {caught.value.hint}"
+    assert "PROVSTORE_NEO4J_PASSWORD" in str(caught.value.hint)
+
+
+def test_a_folder_with_an_at_sign_is_an_address(tmp_path):
+    open_store(f"embedded:{tmp_path / 'me@host'}", writable=True).close()
+    assert (tmp_path / "me@host" / "graph.kgl").is_file()
+
+
 def test_a_user_query_sees_what_this_store_has_just_written(uri):
     store = open_store(uri, writable=True)
     store.write(block("a"))
@@ -242,10 +271,33 @@ def test_a_user_query_that_asks_for_too_much_memory_stops_alone(uri, monkeypatch
     written(uri, block("a", 3000))
     reader = open_store(uri, writable=False)
     greedy = adhoc("MATCH (a:Entity), (b:Entity) RETURN collect(a.iri + b.iri) AS everything")
-    with pytest.raises((StoreError, InputError), match="query: "):
+    with pytest.raises(NotUnderstoodError, match=r"query: memory: .* MiB"):
         list(reader.run(replace(greedy, timeout_seconds=120.0)))
     assert [row["n"] for row in reader.run(adhoc("MATCH (n:Entity) RETURN count(n) AS n"))] == [3000]
     reader.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [("import os; os.abort()", "signal 6"), ("raise SystemExit('broken')", "exit code 1: broken")]
+)
+def test_a_child_that_ends_for_another_reason_than_memory_says_so(uri, tmp_path, monkeypatch, code, told):
+    written(uri, block("a"))
+    (tmp_path / "child.py").write_text(code)
+    monkeypatch.setattr(embedded_query, "_CHILD", tmp_path / "child.py")
+    reader = open_store(uri, writable=False)
+    with pytest.raises(StoreError, match=f"query: its process ended with {told}"):
+        reader.run(adhoc("RETURN 1 AS one"))
+    reader.close()
+
+
+@pytest.mark.parametrize("place", ["store", "memory"])
+def test_a_parameter_beyond_64_bits_is_the_callers_mistake(uri, place):
+    address = uri if place == "store" else "memory:"
+    written(uri, block("a"))
+    store = open_store(address, writable=True)
+    with pytest.raises(InputError, match="64-bit"):
+        store.run(adhoc("MATCH (n:Entity) WHERE n.seq = $n RETURN n.iri AS iri"), {"n": 1 << 70})
+    store.close()
 
 
 def test_a_user_query_that_will_not_stop_is_killed(uri, monkeypatch):
