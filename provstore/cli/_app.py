@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -16,6 +17,8 @@ from provstore.cli._options import Globals, flags
 from provstore.cli._text import printable, printable_block
 
 PROGRAM = "provstore"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Of an error that names no file: files of the store are named, so it is standard output."""
 
 
 def build() -> typer.Typer:
@@ -37,6 +40,10 @@ def build() -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing but the exit code of a bug is left to Python."""
+    if sys.stderr is None:  # closed by the caller
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lasts as long as the process
+    if sys.stdout is None:
+        return _report(errors.StoreError("standard output: it is closed"), verbose=False)
     # A file name on Linux may be no text at all; it must not stop the answer.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -49,12 +56,20 @@ def run(arguments: Sequence[str]) -> int:
         quiet_broken_pipe()
         return errors.EXIT_OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last stop: a bug, too, ends in one line
-        return _report(error, verbose="--verbose" in arguments)
+        is_full = isinstance(error, OSError) and error.filename is None and error.errno in _FULL
+        return _report(output_lost(error) if is_full else error, verbose="--verbose" in arguments)
 
 
 def quiet_broken_pipe() -> None:
     """Let the interpreter flush into nothing at exit: the reader has seen enough."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def output_lost(error: BaseException) -> errors.StoreError:
+    """Return the error for an answer that could not be written, and let the interpreter not try again at exit."""
+    quiet_broken_pipe()
+    reason = error.strerror if isinstance(error, OSError) else error
+    return errors.StoreError(f"standard output: it cannot be written: {reason}")
 
 
 def _report(error: BaseException, *, verbose: bool) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TextIO
 
 import orjson
 import typer
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from provstore import errors
 from provstore.cli._options import Globals
-from provstore.cli._text import printable, printable_block, safe_json
+from provstore.cli._text import printable, printable_block, safe_json, spelled_controls
 
 Draw = Callable[[Console], None]
 
@@ -76,8 +77,15 @@ class Screen:
         raise typer.Exit(code)
 
     def show_text(self, text: str, code: int = errors.EXIT_OK) -> NoReturn:
-        """Show a text that is the answer itself, byte for byte, such as an exported document."""
-        self._write(text if text.endswith("\n") else text + "\n", code)
+        """Show a text that is the answer itself, such as an exported document; byte for byte but on a terminal."""
+        whole = text if text.endswith("\n") else text + "\n"
+        self._guarded(lambda: Output().write(whole), code)
+        raise typer.Exit(code)
+
+    def stream_text(self, act: Callable[[TextIO], object], code: int = errors.EXIT_OK) -> NoReturn:
+        """Let ``act`` write a document to standard output, and end the command with ``code``."""
+        self._guarded(lambda: act(Output()), code)  # type: ignore[arg-type]
+        raise typer.Exit(code)
 
     def remark(self, text: str) -> None:
         """Say something beside the answer, on standard error."""
@@ -108,14 +116,40 @@ class Screen:
 
     def _guarded(self, act: Callable[[], object], code: int) -> None:
         try:
-            act()
-            sys.stdout.flush()
+            with _writing():
+                act()
+                sys.stdout.flush()
         except BrokenPipeError:
             # The reader closed the pipe on purpose; the answer's code still counts.
             from provstore.cli._app import quiet_broken_pipe
 
             quiet_broken_pipe()
             raise typer.Exit(code) from None
+
+
+class Output(io.TextIOBase):
+    """Standard output for documents: on a terminal, control characters are spelled as JSON and PROV-N spell them."""
+
+    def write(self, text: str) -> int:
+        """Write a piece of a document."""
+        with _writing():
+            sys.stdout.write(spelled_controls(text) if sys.stdout.isatty() else text)
+        return len(text)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Tell a full disk behind standard output apart from any other."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        from provstore.cli._app import output_lost
+
+        raise output_lost(error) from error
 
 
 def json_text(answer: Mapping[str, object]) -> str:

@@ -43,5 +43,6 @@ def hinting(spelled: Mapping[str, str]) -> Iterator[None]:
 def ask_password(uri: str) -> None:
     """Ask for the password of a server on a terminal, and keep it in this process' environment."""
     is_server = uri.startswith(("neo4j", "bolt"))
-    if is_server and os.environ.get(USER) and not os.environ.get(PASSWORD) and sys.stdin.isatty():
+    is_asked = is_server and os.environ.get(USER) and not os.environ.get(PASSWORD)
+    if is_asked and sys.stdin is not None and sys.stdin.isatty():
         os.environ[PASSWORD] = getpass.getpass(f"Password of {os.environ[USER]} at {uri}: ", stream=sys.stderr)

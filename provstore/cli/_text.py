@@ -34,6 +34,11 @@ def safe_json(text: str) -> str:
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
+def spelled_controls(text: str) -> str:
+    r"""Return a document with every control character but tab and line break written as ``\uXXXX``."""
+    return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n\t" else f"\\u{ord(found[0]):04X}", text)
+
+
 def ranks_text(ranks: Iterable[int]) -> str:
     """Return a set of ranks in short: ``3``, ``0-3, 8``."""
     spans: list[tuple[int, int]] = []

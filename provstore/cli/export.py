@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from provstore import errors
 from provstore.cli._options import Globals, flags
 from provstore.cli._reports import export_lines
 from provstore.cli._screen import Screen, print_lines
@@ -44,9 +42,9 @@ def export(
     """
     screen = Screen(settings)
     with opened(settings) as store:
-        report = store.export(form, run=run, attempt=attempt, to=output or sys.stdout)
-    if output is None:
-        raise typer.Exit(errors.EXIT_OK)
+        if output is None:
+            screen.stream_text(lambda stream: store.export(form, run=run, attempt=attempt, to=stream))
+        report = store.export(form, run=run, attempt=attempt, to=output)
 
     def draw(console: Console) -> None:
         print_lines(console, export_lines(report, width=console.width))

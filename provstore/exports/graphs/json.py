@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -9,6 +10,9 @@ import orjson
 
 from provstore.exports import DEFAULTS, ExportInput, ExportOptions, ExportReport
 from provstore.model.block import Statement
+
+_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What JSON allows raw and a terminal obeys."""
 
 SCHEMA = "provstore-graph/1"
 
@@ -18,8 +22,9 @@ def export(document: ExportInput, stream: TextIO, options: ExportOptions = DEFAU
     size = records = 0
     head = {"schema": SCHEMA, "title": document.title, "highlight": sorted(options.highlight)}
     for chunk, is_fact in _chunks(document, orjson.dumps(head).decode()[:-1]):
-        stream.write(chunk)
-        size += len(chunk)
+        text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", chunk)
+        stream.write(text)
+        size += len(text)
         records += is_fact
     return ExportReport("json", records, size, None)
 

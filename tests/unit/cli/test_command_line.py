@@ -1,15 +1,21 @@
 """Exit codes, errors, and manners of the commands."""
 
+import errno
 import json
 import os
+import re
 import subprocess
 import sys
+import unicodedata
+from pathlib import Path
 
 import pytest
 
 import provstore
 from provstore import rooms
+from provstore.cli import _app
 from provstore.stores import embedded_query
+from tests.fr_files import Entry, table, write_pickle
 
 
 def test_a_healthy_job_exits_with_0_and_a_hung_one_with_1(command, samples):
@@ -438,3 +444,88 @@ def test_completion_offers_commands_and_options(tmp_path):
     )
 
     assert {"demo", "diagnose", "doctor"} <= set(offered.stdout.split())
+
+
+@pytest.fixture
+def hostile(command, tmp_path):
+    """A store whose calls bear names with a terminal's escape sequences."""
+    entries = [Entry(name="nccl:all_reduce\x1b[31m\x9b2J\u202e", frames=[("f\x1b]0;x\x07", "a\u2066.py", 7)])]
+    (tmp_path / "dumps").mkdir()
+    write_pickle(tmp_path / "dumps" / "rank_0", table("2.10", entries))
+    assert command("ingest", tmp_path / "dumps").code == 0
+    return command
+
+
+def controls(text):
+    return {char for char in text if unicodedata.category(char) in ("Cc", "Cf") and char not in "\n\t"}
+
+
+def test_json_never_holds_raw_control_characters_and_stays_equal(hostile):
+    out = hostile("export", "json").out
+
+    assert controls(out) == set()
+    assert "all_reduce\x1b[31m\x9b2J\u202e" in {node["properties"].get("op") for node in json.loads(out)["nodes"]}
+
+
+@pytest.mark.parametrize("form", ["json", "prov-json", "prov-n", "dot", "mermaid"])
+def test_a_terminal_gets_no_control_characters_in_an_export(hostile, monkeypatch, form):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    exported = hostile("export", form)
+    traced = hostile("trace", "r0:seq1", "--format", "prov-n")
+
+    assert (exported.code, traced.code) == (0, 0)
+    assert len(exported.out) > 100
+    assert len(traced.out) > 100
+    assert controls(exported.out) == controls(traced.out) == set()
+
+
+def test_a_terminal_gets_prov_n_that_is_the_same_document(hostile, monkeypatch):
+    plain = hostile("export", "prov-n").out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    spelled = hostile("export", "prov-n").out
+
+    assert re.sub(r"\\u([0-9A-F]{4})", lambda found: chr(int(found[1], 16)), spelled) == re.sub(
+        r"\\u([0-9A-F]{4})", lambda found: chr(int(found[1], 16)), plain
+    )
+
+
+def finished(arguments, **streams):
+    return subprocess.run(
+        [sys.executable, "-m", "provstore", *map(str, arguments)],
+        check=False,
+        stderr=subprocess.PIPE,
+        text=True,
+        **streams,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("words", [("diagnose",), ("diagnose", "--json")])
+def test_a_full_disk_behind_standard_output_is_one_line_and_exit_code_7(samples, words, buffered):
+    with Path("/dev/full").open("w") as full:
+        done = finished([*words, samples / "hang"], stdout=full, env={**os.environ, "PYTHONUNBUFFERED": buffered})
+
+    assert done.returncode == 7
+    assert done.stderr == "provstore: standard output: it cannot be written: No space left on device\n"
+
+
+def test_an_export_into_a_full_disk_exits_with_7(filled, monkeypatch):
+    def refuse(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys.stdout, "write", refuse)
+    monkeypatch.setattr(_app, "quiet_broken_pipe", lambda: None)
+
+    answer = filled("export", "json", "--run", "hang")
+
+    assert answer.code == 7
+    assert answer.err == "provstore: standard output: it cannot be written: No space left on device\n"
+
+
+def test_a_closed_standard_output_is_one_line_and_exit_code_7(samples):
+    done = finished(["diagnose", samples / "hang"], preexec_fn=lambda: os.close(1))
+
+    assert (done.returncode, done.stderr) == (7, "provstore: standard output: it is closed\n")
