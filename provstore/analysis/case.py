@@ -15,7 +15,7 @@ from provstore.graph.calltable import CallTable, Flags, Integers, JobGroup, buil
 from provstore.graph.frames import user_frame
 from provstore.graph.matching import EXACT, Pairs, aligned, is_complete, paired
 from provstore.graph.progress import Progress, progress
-from provstore.model.dump import ABSENT, COLLECTIVE, DumpSet, Signature
+from provstore.model.dump import ABSENT, COLLECTIVE, Dump, DumpSet, Signature
 from provstore.model.finding import Culprit, Evidence, GroupName, Source
 
 UNDER_WAY = 8
@@ -106,7 +106,15 @@ class Case:
         for at, group in table.status:
             if at in eventless and group in mute:
                 found.update(table.groups[group].ranks)
+        found.update(dump.rank for dump in table.dumps if dump.eventless and _skips_groups(dump))
         return frozenset(found)
+
+    def is_half_known(self, rank: int) -> bool:
+        """Return whether an eventless rank may be in groups nobody speaks of: its own are not declared, nor alone."""
+        table = self.table
+        dumps = [at for at, dump in enumerate(table.dumps) if dump.rank == rank and dump.eventless]
+        used = {int(group) for at in dumps for group in np.unique(table.group[table.rows_of_dump(at)])}
+        return len(table.groups) > 1 and any(not table.groups[group].declared for group in used)
 
     @cached_property
     def _habits(self) -> set[tuple[int, str, str]]:
@@ -226,3 +234,10 @@ class Case:
         """Return a group as findings show it."""
         item = self.table.groups[group]
         return GroupName(item.name, item.desc, item.ranks, "declared" if item.declared else "observed")
+
+
+def _skips_groups(dump: Dump) -> bool:
+    """Return whether the process-local numbers of a dump's groups leave one out, and no table declares the groups."""
+    known = {group.pg_id for group in dump.groups if group.pg_id >= 0}
+    declared = any(group.ranks is not None for group in dump.groups)
+    return bool(known) and not declared and len(known) <= max(known)

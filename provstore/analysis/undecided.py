@@ -10,7 +10,7 @@ from provstore.analysis.scene import Scene, is_clock
 from provstore.analysis.waits import HANG, End
 from provstore.analysis.wording import call_words, group_words, rank_words, verb
 from provstore.model.codes import REASONS
-from provstore.model.dump import ABSENT
+from provstore.model.dump import ABSENT, Dump
 from provstore.model.finding import Finding, Undecided
 
 NEXT_STEPS = {code.name.replace("-", "_"): code.what_to_do for code in REASONS}
@@ -42,7 +42,7 @@ def _about_emptiness(scene: Scene, findings: Sequence[Finding]) -> Iterator[Unde
     """Yield that nothing is recorded, and groups whose status tables tell of a call that no dump shows pending."""
     case = scene.case
     dumps = case.table.dumps
-    if dumps and not len(case.table) and not all(dump.active_only for dump in dumps):
+    if dumps and not len(case.table) and not all(dump.active_only and _is_at_rest(dump) for dump in dumps):
         yield _question("no_calls", "no dump holds a call: the recorder was off, or its ring is empty")
     if findings or case.pending_of:
         return
@@ -53,6 +53,12 @@ def _about_emptiness(scene: Scene, findings: Sequence[Finding]) -> Iterator[Unde
         if behind and not any(completed >= top for _, completed in said.values()):
             what = f"{rank_words(behind)} never came to #{top} of {group_words(group)}, others did and no dump shows it"
             yield _question("no_calls", what, behind)
+
+
+def _is_at_rest(dump: Dump) -> bool:
+    """Return whether the status table of a dump shows all that was enqueued completed."""
+    said = [group for group in dump.groups if group.last_enqueued != ABSENT]
+    return bool(said) and all(group.last_enqueued <= group.last_completed for group in said)
 
 
 def _stated(scene: Scene, group: int) -> dict[int, tuple[int, int]]:

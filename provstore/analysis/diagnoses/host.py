@@ -18,6 +18,7 @@ ABOUT = "hang"
 PRECEDENCE = 65
 
 HIDDEN_P2P = "or blocked in a send or receive that the recorder does not keep; may be a victim"
+IN_FLIGHT = "the rank was only late: the calls that wait were in flight when the dumps were written"
 
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
@@ -54,15 +55,22 @@ def _finding(scene: Scene, item: IdleEnd) -> Finding:
         remarks=Remarks(
             next_step=f"look at what rank {rank} did on the CPU: py-spy dump of its process, its log, its data loader",
             caveats=age_caveats(case, end.awaited),
-            alternatives=(HIDDEN_P2P,) if item.may_hide else _alternatives(case, row),
+            alternatives=_alternatives(case, item),
         ),
     )
 
 
 def _confidence(scene: Scene, item: IdleEnd) -> str:
-    if item.may_hide:
+    case, rank = scene.case, item.end.ranks[0]
+    if item.may_hide or case.is_half_known(rank):
         return "possible"
-    return "certain" if scene.waits.reason(item.row, item.end.ranks[0]) == ABSENT_FROM else "probable"
+    known = _is_over_due(case, item.end) and scene.waits.reason(item.row, rank) == ABSENT_FROM
+    return "certain" if known else "probable"
+
+
+def _is_over_due(case: Case, end: End) -> bool:
+    """Return whether a dump time or a timeout shows that those that wait have waited for long."""
+    return any(case.age_seconds(row) is not None or case.progress.timed_out[row] for row in end.awaited)
 
 
 def _members_waiting(case: Case, end: End, row: int) -> list[int]:
@@ -82,7 +90,13 @@ def _missing_call(case: Case, rank: int, row: int) -> tuple[str, str, int]:
     return f"posted its {words}", CHANNEL_NAMES[channel], seq
 
 
-def _alternatives(case: Case, row: int) -> tuple[str, ...]:
-    if case.is_p2p(row):
-        return (f"{rank_words((case.rank(row),))} may have posted one {case.signature(row).op} too many",)
-    return ()
+def _alternatives(case: Case, item: IdleEnd) -> tuple[str, ...]:
+    row = item.row
+    found = []
+    if item.may_hide or case.is_half_known(item.end.ranks[0]):
+        found.append(HIDDEN_P2P)
+    elif case.is_p2p(row):
+        found.append(f"{rank_words((case.rank(row),))} may have posted one {case.signature(row).op} too many")
+    if not _is_over_due(case, item.end):
+        found.append(IN_FLIGHT)
+    return tuple(found)

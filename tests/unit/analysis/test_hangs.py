@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from provstore.analysis import Options, diagnose
+from provstore.analysis.diagnoses.host import HIDDEN_P2P, IN_FLIGHT
 from provstore.model.dump import COMPLETED, RECV, SCHEDULED, SEND, STARTED, Dump, DumpSet, Group, Refusal, Sidecar
 from provstore.model.finding import Diagnosis, Finding
 from tests.hand_dumps import SECOND, Row, dump, ring, world
@@ -49,7 +50,7 @@ def test_a_job_whose_calls_are_all_done_is_healthy() -> None:
 def test_the_one_rank_that_did_not_enter_is_held_up_on_the_host() -> None:
     finding = only(judged([dump(rank, [*done(3), *([waiting(3)] if rank != 2 else [])]) for rank in range(4)]))
     assert (finding.kind, named(finding), finding.victims, finding.seq) == ("host", [2], (0, 1, 3), 3)
-    assert finding.confidence == "certain"
+    assert (finding.confidence, finding.alternatives) == ("probable", (IN_FLIGHT,))
 
 
 def test_the_same_rank_without_a_dump_is_called_dead_and_the_open_question_stays() -> None:
@@ -287,7 +288,7 @@ def test_how_sure_it_is_that_a_rank_stands_idle_does_not_depend_on_who_waits_fir
     dumps.append(dump(receiver, [*done(3), row]))
     findings = judged(dumps).findings
     assert [(one.kind, named(one), one.op, one.confidence) for one in findings] == [
-        ("host", [2], "all_reduce", "certain")
+        ("host", [2], "all_reduce", "probable")
     ]
 
 
@@ -343,7 +344,7 @@ def test_many_missing_dumps_are_one_question_and_no_accusation(ranks: int, seen:
 def test_a_rank_without_dump_comes_after_one_that_is_proven_to_keep_the_same_ranks_waiting() -> None:
     dumps = [dump(rank, [*done(3), *([] if rank == 2 else [waiting(3)])], ranks=6) for rank in range(5)]
     found = [(one.kind, one.confidence, named(one)) for one in judged(dumps).findings]
-    assert found == [("host", "certain", [2]), ("dead", "possible", [5])]
+    assert found == [("host", "probable", [2]), ("dead", "possible", [5])]
 
 
 def test_sizes_beyond_64_bits_and_a_world_without_end_are_judged_all_the_same() -> None:
@@ -353,3 +354,36 @@ def test_sizes_beyond_64_bits_and_a_world_without_end_are_judged_all_the_same() 
     answer = judged(dumps)
     assert answer.coverage["ranks_expected"] == 2**20
     assert [item.code for item in answer.undecided] == ["missing_dump"]
+
+
+def test_only_a_dump_time_makes_it_certain_that_a_rank_stands_idle() -> None:
+    dumps = [dump(rank, [*done(3), *([] if rank == 2 else [waiting(3)])]) for rank in range(4)]
+    finding = only(judged([aged(one, 60) for one in dumps]))
+    assert (finding.confidence, named(finding), finding.alternatives) == ("certain", [2], ())
+
+
+def undeclared(rank: int, rows: Sequence[Row], numbers: Sequence[int]) -> Dump:
+    """Return the dump of a backend without events, whose groups are told by name and process-local number only."""
+    names = {0: ("0", "default_pg"), 1: ("1", "tp"), 2: ("2", "dp")}
+    groups = [Group(*names[number], None, "gloo", "entries", pg_id=number) for number in numbers]
+    return dump(rank, rows, groups, backend="gloo", eventless=True)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "confidence", "why"),
+    [((0,), "probable", ()), ((0, 1), "possible", (HIDDEN_P2P,)), ((0, 2), "possible", (HIDDEN_P2P,))],
+)
+def test_an_idle_rank_may_be_in_a_group_that_nobody_declares(
+    numbers: Sequence[int], confidence: str, why: tuple[str, ...]
+) -> None:
+    rows = [row for seq in range(3) for row in (Row(seq), Row(seq, group=1)) if row.group < len(numbers)]
+    last = {rank: [] if rank == 2 else [waiting(3)] for rank in range(4)}
+    finding = only(judged([undeclared(rank, [*rows, *last[rank]], numbers) for rank in range(4)]))
+    assert (finding.kind, named(finding), finding.confidence) == ("host", [2], confidence)
+    assert finding.alternatives == (*why, IN_FLIGHT)
+
+
+def test_of_several_ranks_that_may_be_in_an_unrecorded_send_nobody_is_named() -> None:
+    rows = [row for seq in range(3) for row in (Row(seq), Row(seq, group=1))]
+    answer = judged([undeclared(rank, rows + [waiting(3)] * (rank > 1), (0, 2)) for rank in range(4)])
+    assert (answer.status, [item.code for item in answer.undecided]) == ("undecided", ["no_p2p_records"])
