@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -115,6 +116,7 @@ def diagnose(
 
 def show(screen: Screen, diagnosis: Diagnosis, *, saved: int | None = None) -> None:
     """Show a diagnosis, and how much of it was saved, and end the command with the code of its status."""
+    diagnosis = _or_error(diagnosis)
 
     def draw(console: Console) -> None:
         print_lines(console, diagnosis_lines(diagnosis, width=console.width, verbose=screen.settings.verbose))
@@ -122,6 +124,12 @@ def show(screen: Screen, diagnosis: Diagnosis, *, saved: int | None = None) -> N
             print_lines(console, [Line(f"\nsaved: {counted(saved, 'finding')}", "dim")])
 
     screen.show(diagnosis.to_dict(), draw, CODES[diagnosis.status])
+
+
+def _or_error(diagnosis: Diagnosis) -> Diagnosis:
+    """Return the diagnosis, with the status ``error`` when every file was refused: there is nothing to be decided on."""
+    is_empty = diagnosis.status == "undecided" and not diagnosis.coverage.get("ranks_seen", True)
+    return replace(diagnosis, status="error") if is_empty else diagnosis
 
 
 def _check(settings: Globals, targets: list[str], stored: str | None, *, save: bool, attempt: int | None) -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -36,6 +37,30 @@ def test_a_folder_without_dumps_exits_with_2_and_says_which(command, tmp_path):
 
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"provstore: {tmp_path / 'empty'}: ")
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_job_whose_dumps_were_all_refused_exits_with_2(command, tmp_path, is_stored):
+    (tmp_path / "bad").mkdir()
+    for rank in range(2):
+        (tmp_path / "bad" / f"nccl_trace_rank_{rank}").write_text("garbage")
+    if is_stored:
+        assert command("ingest", tmp_path / "bad").code == 2
+    target = "run:bad" if is_stored else tmp_path / "bad"
+
+    shown, told = command("diagnose", target), command("diagnose", target, "--json")
+
+    assert (shown.code, told.code, json.loads(told.out)["status"]) == (2, 2, "error")
+    assert shown.out.startswith("bad, attempt 0: no usable evidence\n")
+    assert "nccl_trace_rank_0" in shown.out
+
+
+def test_a_job_with_one_good_dump_among_refused_ones_is_still_judged(command, samples, tmp_path):
+    shutil.copytree(samples / "hang", tmp_path / "some")
+    for rank in (1, 2, 3):
+        (tmp_path / "some" / f"fr_gloo_rank_{rank}").write_text("garbage")
+
+    assert command("diagnose", tmp_path / "some").code in (1, 3)
 
 
 def test_a_path_that_is_not_there_is_named_with_the_way_to_ask_for_a_run(command):
