@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from provstore.model.dump import COLLECTIVE
 
 _NS_PER_MS = 1e6
 _ROUNDS = 6
+_CHANCES = 100
+"""One in so many times a rank of the job may be last so often by chance."""
+_ENOUGH = 256
+"""In more calls than these the share alone excludes chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,30 @@ def _mostly_last(
     for place in np.flatnonzero(often >= least).tolist():
         peers = [at for at, rank in enumerate(ranks) if at != place and roles[rank] == roles[ranks[place]]]
         for chosen in _selections(case, rows, last == place) if peers else ():
-            yield place, peers, chosen
+            if _is_no_chance(case, entered[chosen], place):
+                yield place, peers, chosen
+
+
+def _is_no_chance(case: Case, entered: Integers, place: int) -> bool:
+    """Return whether a member is last in so many independent calls that members of equal speed would not show it.
+
+    Calls of one step carry one lateness on: a call is independent of an earlier one when all had entered that before
+    any entered this.
+    """
+    first, last = entered.min(axis=1).tolist(), entered.max(axis=1).tolist()
+    chosen: list[int] = []
+    for at in range(1, len(entered)):
+        if not chosen or first[at] >= last[chosen[-1]]:
+            chosen.append(at)
+    count, members = len(chosen), entered.shape[1]
+    often = int((entered[chosen].argmax(axis=1) == place).sum())
+    if count < case.options.straggler_instances or often < case.options.straggler_last_share * count:
+        return False
+    if count > _ENOUGH:
+        return True
+    ranks = len({dump.rank for dump in case.table.dumps})
+    tail = sum(comb(count, k) * (members - 1) ** (count - k) for k in range(often, count + 1))
+    return bool(tail * ranks * _CHANCES <= members**count)
 
 
 def _selections(case: Case, rows: Integers, is_last: Flags) -> Iterator[Integers]:

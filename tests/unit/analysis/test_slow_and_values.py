@@ -57,6 +57,22 @@ def test_a_rank_that_is_last_in_half_of_the_calls_is_no_straggler() -> None:
     assert judged(job(lambda rank, n: 40 if rank == n % 2 else 0)).findings == ()
 
 
+@pytest.mark.parametrize(("steps", "named"), [(6, []), (12, [2])])
+def test_the_calls_of_one_step_count_once_for_they_carry_one_lateness_on(steps: int, named: list[int]) -> None:
+    def entered(rank: int, n: int) -> int:
+        within = n % 4
+        return within - 100 * within + (40 if rank == 2 and n > 3 else 0)
+
+    findings = judged(job(entered, calls=4 * steps)).findings
+    assert [one.rank for finding in findings for one in finding.culprits] == named
+
+
+@pytest.mark.parametrize(("often", "named"), [(8, []), (10, [1])])
+def test_one_of_two_ranks_is_not_named_for_being_last_as_often_as_chance_makes_it(often: int, named: list[int]) -> None:
+    dumps = job(lambda rank, n: 40 if rank == int(n <= often) else 0, ranks=2, calls=11)
+    assert [one.rank for finding in judged(dumps).findings for one in finding.culprits] == named
+
+
 def test_a_constant_lateness_carries_the_caveat_of_clocks_unless_one_host_is_known() -> None:
     dumps = job(lambda rank, _: 40 if rank == 2 else 0)
     (finding,) = judged(dumps).findings
