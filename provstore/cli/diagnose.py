@@ -127,7 +127,7 @@ def show(screen: Screen, diagnosis: Diagnosis, *, saved: int | None = None) -> N
 
 
 def _or_error(diagnosis: Diagnosis) -> Diagnosis:
-    """Return the diagnosis, with the status ``error`` when every file was refused: there is nothing to be decided on."""
+    """Return the diagnosis; its status is ``error`` when every file was refused: nothing is left to decide on."""
     is_empty = diagnosis.status == "undecided" and not diagnosis.coverage.get("ranks_seen", True)
     return replace(diagnosis, status="error") if is_empty else diagnosis
 

@@ -116,7 +116,10 @@ def _name_clash() -> Iterator[Check]:
 
 
 def _store(settings: Globals) -> Check:
-    directory = config.embedded_directory(config.store_uri(settings.store))
+    try:
+        directory = config.embedded_directory(config.store_uri(settings.store))
+    except errors.ConfigError as error:
+        return Check("store", BAD, f"{error}; {error.hint}" if error.hint else str(error), error.exit_code)
     if directory is not None and not directory.exists():
         return Check("store", NOTE, f"{directory}: none yet; provstore ingest PATH creates one")
     try:

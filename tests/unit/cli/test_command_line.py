@@ -112,6 +112,19 @@ def test_a_store_that_is_a_bare_path_gets_the_address_that_was_meant(command):
     assert answer.err.endswith("hint: did you mean embedded:foo\n")
 
 
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [("foo", "did you mean embedded:foo"), ("neo4j://user:secret@host", "PROVSTORE_NEO4J_PASSWORD")],
+)
+def test_doctor_lists_a_bad_address_among_its_checks(command, uri, words):
+    answer = command("doctor", "--store", uri, "--json")
+
+    (store,) = [check for check in json.loads(answer.out)["checks"] if check["name"] == "store"]
+    assert (answer.code, store["code"]) == (2, 2)
+    assert words in answer.out
+    assert "secret" not in answer.out
+
+
 def test_a_query_that_needs_too_much_memory_exits_with_4(filled, monkeypatch):
     monkeypatch.setattr(embedded_query, "_SPARE_BYTES", 64 * 1024 * 1024)
 
