@@ -119,8 +119,8 @@ class Undecided:
     """Something that could not be told: why, whom it concerns, what to collect next time."""
 
     code: str
-    """ring_wrapped, missing_dump, refused_dump, membership_unknown, no_p2p_records, no_completion_events, no_values,
-    no_frames, active_only, tie, clock_unknown, dump_time_unknown, seq_not_comparable, version_unknown."""
+    """ring_wrapped, missing_dump, refused_dump, no_calls, membership_unknown, no_p2p_records, no_completion_events,
+    no_values, no_frames, active_only, tie, clock_unknown, dump_time_unknown, seq_not_comparable, version_unknown."""
     what: str
     next_step: str
     ranks: tuple[int, ...] = ()
