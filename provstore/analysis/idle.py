@@ -93,7 +93,7 @@ def first_awaited(scene: Scene, end: End) -> int:
             return min(fitting, key=lambda row: (int(case.table.channel[row]) == side, due[row], case.order(row)))
 
     def behind(row: int) -> tuple[bool, int]:
-        return case.is_p2p(row), scene.roles.calls_since_anchor(case.rank(row)) or 0
+        return case.is_p2p(row), scene.roles.calls_since_anchor(row)
 
     return min(end.awaited, key=lambda row: (behind(row), due[row], case.order(row)))
 

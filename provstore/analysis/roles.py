@@ -109,13 +109,14 @@ class Roles:
                 return int(max(ahead, key=len)[len(mine)])
         return None
 
-    def calls_since_anchor(self, rank: int) -> int | None:
-        """Return how many calls a rank made since the last instances of its largest group; None when not known."""
+    def calls_since_anchor(self, row: int) -> int:
+        """Return how many calls the rank of a call made before it, since the last instances of its largest group."""
+        rank, turn = self._case.rank(row), self._case.table.turn
         for group in self._groups_of(rank):
             troop = self._troops_of(group).get(rank)
             if troop is not None:
-                return len(troop.tails[rank])
-        return None
+                return int((turn[troop.tails[rank]] < turn[row]).sum())
+        return 0
 
     def is_one_early(self, row: int) -> bool:
         """Return whether a rank's call usually comes one call later: two changed places, or one was left out."""
