@@ -86,8 +86,9 @@ def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> Non
     fresh, refused = consistent(given.dumps)
     unknown = [dump for dump in fresh if not going.is_known(scope, _origin(dump, request))]
     if had_dumps and unknown:
-        fits, late = _against_store(going, scope, unknown)
-        fresh = [dump for dump in fresh if dump in fits or dump not in unknown]
+        late = _against_store(going, scope, unknown)
+        strangers = {id(dump) for _, dump in late}
+        fresh = [dump for dump in fresh if id(dump) not in strangers]
         refused += late
     for refusal, dump in refused:
         _refuse(going, scope, refusal, _origin(dump, request))
@@ -100,20 +101,18 @@ def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> Non
         going.finish(derive(dumps, merge(dumps).dumps, *scope))
 
 
-def _against_store(going: Ingest, scope: Scope, dumps: Sequence[Dump]) -> tuple[list[Dump], list[tuple[Refusal, Dump]]]:
-    """Return the dumps that fit what is stored, and those that contradict it: the newcomer is refused."""
+def _against_store(going: Ingest, scope: Scope, dumps: Sequence[Dump]) -> list[tuple[Refusal, Dump]]:
+    """Return the dumps that contradict what is stored, with the reason: the newcomer is refused."""
     known: dict[tuple[int, str], list[Dump]] = {}
     for dump in stored_dumps(going.store, *scope):
         known.setdefault((dump.rank, dump.backend), []).append(dump)
-    fits, refused = [], []
+    refused = []
     for dump in dumps:
         stored = known.get((dump.rank, dump.backend), [])
         found = next((c for old in stored if (c := contradict(old, dump)) is not None), None)
-        if found is None:
-            fits.append(dump)
-        else:
+        if found is not None:
             refused.append((contradicted(dump, found), dump))
-    return fits, refused
+    return refused
 
 
 def _take_in_dumps(going: Ingest, scope: Scope, dumps: Sequence[Dump], request: Request) -> None:
