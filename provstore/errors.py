@@ -7,6 +7,7 @@ EXIT_NO = 1
 EXIT_USAGE = 2
 EXIT_UNDECIDED = 3
 EXIT_NOT_UNDERSTOOD = 4
+EXIT_ROLLBACK = 5
 EXIT_STORE = 7
 EXIT_INTERRUPTED = 130
 
@@ -38,6 +39,22 @@ class NotUnderstoodError(InputError):
 
 class ConfigError(ProvstoreError):
     """The caller asked for something that does not exist or does not fit together."""
+
+
+class TrustError(ProvstoreError):
+    """A signature, key, proof or signed document does not hold: treat it as altered.
+
+    Args:
+        message: ``thing: place: reason``.
+        code: Name in the registry of finding codes, such as ``bad-signature``.
+        hint: What to do next.
+    """
+
+    exit_code = EXIT_NO
+
+    def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
 
 
 class StoreError(ProvstoreError):

@@ -76,3 +76,37 @@ PROPERTIES: Mapping[str, tuple[str, str]] = {
     "declared": ("bool", "false for an element that is only referred to"),
 }
 """Property → (type, meaning). Types: string, int64, double, bool, list<int64>, list<string>."""
+
+EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
+    "leaf": ("string", "RFC 6962 leaf hash of a record, 64 hex digits"),
+    "leaf_index": ("int64", "index of a record in its run tree"),
+    "record": ("string", "a record's canonical text, exactly as signed"),
+    "kind": ("string", "kind of a record: ingest, observation, digest, policy, …"),
+    "count": ("int64", "number of a record among those of its rank, from 0"),
+    "at_ns": ("int64", "wall clock a record claims, nanoseconds since 1970"),
+    "step": ("int64", "training step a record claims"),
+    "facts_sha256": ("string", "SHA-256 of the facts that a record covers"),
+    "facts_rows": ("int64", "how many facts those are"),
+    "journal_batch": ("int64", "number of the journal batch that a record covers"),
+    "policy_mode": ("string", "recording mode: validation, delta or full"),
+    "policy_reason": ("string", "why that mode"),
+    "policy_digest": ("string", "SHA-256 of the policy record in force"),
+    "payload": ("string", "base64 of a bundle's signed payload, exactly as signed"),
+    "payload_type": ("string", "media type that is signed with the payload"),
+    "payload_sha256": ("string", "SHA-256 of the payload"),
+    "prev_sha256": ("string", "SHA-256 of the previous bundle's payload; 64 zeros for the first"),
+    "sig": ("string", "base64 of the Ed25519 signature over the payload's DSSE encoding"),
+    "keyid": ("string", "OpenSSH fingerprint of a key; on a bundle a hint, not signed"),
+    "epoch": ("int64", "number of an evidence epoch in its run"),
+    "first": ("int64", "index of an epoch's first record"),
+    "size": ("int64", "records in the run tree at the end of an epoch"),
+    "root": ("string", "root of the run tree at that size, 64 hex digits"),
+    "subject_sha256": ("string", "SHA-256 of the epoch's record lines"),
+    "closed": ("bool", "true on the bundle that closes a run"),
+    "checkpoint": ("string", "signed note over size and root (C2SP tlog-checkpoint)"),
+    "wall": ("string", "wall clock a bundle claims, ISO 8601"),
+    "store": ("string", "id of the journal, as signed in a bundle"),
+    "journal_ref": ("string", "journal id and number of the frame that holds a bundle or record"),
+    "reader": ("string", "what read a source file, with its version"),
+}
+"""The same for the nodes of evidence, which are projected from signed bytes and never stand in a facts file."""
