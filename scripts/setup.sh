@@ -67,5 +67,20 @@ if [ "$profile" = dev ] && ! docker compose version >/dev/null 2>&1 && ! command
     # Checks docker/compose.yaml; its test is skipped without it.
     [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || (apt_install docker-compose) || true
 fi
+if [ "$profile" = dev ]; then
+    # Other programs check what is signed here (tests/foreign); without one its tests are skipped, or fail where CI is set.
+    missing=()
+    command -v openssl >/dev/null || missing+=(openssl)
+    command -v ssh-keygen >/dev/null || missing+=(openssh-client)
+    command -v minisign >/dev/null || missing+=(minisign)
+    command -v signify-openbsd >/dev/null || missing+=(signify-openbsd)
+    command -v node >/dev/null || missing+=(nodejs)
+    command -v npm >/dev/null || missing+=(npm)
+    if [ ${#missing[@]} != 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        (apt_install "${missing[@]}") || true
+    fi
+    # Fetched once, outside the checkout, so that the tests themselves need no network.
+    "$venv/bin/python" tests/foreign/tools.py || true
+fi
 touch "$venv/.$profile"
 [ "$profile" = core ] || touch "$venv/.core"
