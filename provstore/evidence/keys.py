@@ -46,6 +46,9 @@ class PrivateKey:
     def __init__(self) -> None:
         raise TypeError("PrivateKey: made by generate() or from_seed()")
 
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("PrivateKey: no subclass is allowed: it could show what this one hides")
+
     @staticmethod
     def generate() -> PrivateKey:
         """Return a new key from the system's random numbers."""
