@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,12 @@ class Origin:
     path: Path | None = None
     """Where its bytes still are; ``None`` when they cannot be kept."""
     keep_source: bool = True
+    rank: int | None = None
+    """Whose file it is, when it is one rank's."""
+    set_aside: int = 0
+    """Entries of it that could not be used."""
+    element: str | None = None
+    """Id of the element that describes the file in the graph."""
 
     @property
     def is_kept(self) -> bool:
@@ -50,6 +57,9 @@ class Source:
     reader: str
     version: str
     is_kept: bool
+    rank: int | None = None
+    set_aside: int = 0
+    element: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,10 @@ class Batch:
         """Return what tells a repeat: (source digest, reader, its version, run, attempt)."""
         named = (self.source.sha256, self.source.reader, self.source.version) if self.source else ("", "", "")
         return (*named, self.run, self.attempt)
+
+    def facts_sha256(self) -> str:
+        """Return what binds the facts: the digest of their blob, or of their lines joined by line ends."""
+        return self.sha256 or hashlib.sha256(b"\n".join(self.lines)).hexdigest()
 
     def facts_path(self, directory: Path) -> Path | None:
         """Return where the facts blob lies; ``None`` for lines."""
@@ -146,13 +160,15 @@ def parse(directory: Path, entry: Entry, payload: bytes) -> Batch:
 def _source(origin: Origin | None) -> Json:
     if origin is None:
         return None
-    return {
+    said: dict[str, Json] = {
         "kept": origin.is_kept,
         "reader": origin.reader,
         "sha256": blobs.require_digest(origin.sha256),
         "size": origin.size_bytes,
         "version": origin.version,
     }
+    more: dict[str, Json] = {"rank": origin.rank, "setAside": origin.set_aside or None, "element": origin.element}
+    return said | {name: value for name, value in more.items() if value is not None}
 
 
 def _head(head: dict[str, Json]) -> bytes:
@@ -169,7 +185,16 @@ def _batch(payload: bytes) -> Batch:
         raise InputError(f"kind {said['kind']!r}, schema {said['schema']!r}")
     source = said["source"]
     if source is not None:
-        source = Source(source["sha256"], source["size"], source["reader"], source["version"], source["kept"])
+        source = Source(
+            source["sha256"],
+            source["size"],
+            source["reader"],
+            source["version"],
+            source["kept"],
+            source.get("rank"),
+            source.get("setAside", 0),
+            source.get("element"),
+        )
         blobs.require_digest(source.sha256)
     digest, size = str(said.get("sha256", "")), int(said.get("size", 0))
     return Batch(said["run"], said["attempt"], said["rows"], said["encoding"], digest, size, source, tuple(lines))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from provstore.errors import StoreError
-from provstore.journal import batches, blobs, segments
+from provstore.journal import batches, blobs, evidence, segments
 from provstore.journal.batches import Batch
 from provstore.journal.problems import DAMAGED, PAYLOAD_MISSING, PAYLOAD_WRONG, STRAY_FILE, Problem
 from provstore.journal.recovery import BLOBS
@@ -44,6 +44,12 @@ def _payloads(found: Scan, named: dict[Path, str | None]) -> Iterator[Problem]:
             continue
         for path, what, fault in _blob_faults(found.directory, batch, named):
             yield _fault(found.directory, path, what, fault, entry)
+    for entry, payload in segments.payloads(found.directory, found.evidence()):
+        try:
+            evidence.parse(entry, payload)
+        except StoreError as error:
+            place = segments.file_name(entry.segment)
+            yield Problem(DAMAGED, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
 
 
 def _unnamed(directory: Path, named: dict[Path, str | None]) -> Iterator[Problem]:

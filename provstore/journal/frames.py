@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-HEADER, LINES, BLOB, BUNDLE, CHECKPOINT, ANCHOR, EVENT, SEAL = 1, 2, 3, 4, 5, 6, 7, 15
-KNOWN_TYPES = frozenset((HEADER, LINES, BLOB, BUNDLE, CHECKPOINT, ANCHOR, EVENT, SEAL))
+HEADER, LINES, BLOB, BUNDLE, EVENT, RECORDS, SEAL = 1, 2, 3, 4, 7, 8, 15
+KNOWN_TYPES = frozenset((HEADER, LINES, BLOB, BUNDLE, EVENT, RECORDS, SEAL))
 FACTS = frozenset((LINES, BLOB))
 """Frame types that carry, or name, a batch of facts."""
+EVIDENCE = frozenset((RECORDS, BUNDLE))
+"""Frame types that carry records to be signed, or a signed bundle with its checkpoint."""
 
 MAGIC = b"PVJRNL1\n"
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from provstore.errors import StoreError
-from provstore.journal import batches, blobs, columns, frames, recovery, scan, segments, writer
-from provstore.journal.batches import Origin
+from provstore.errors import InputError, StoreError
+from provstore.journal import batches, blobs, columns, evidence, frames, recovery, scan, segments, writer
+from provstore.journal.batches import Batch, Origin
 from provstore.journal.check import check
 from provstore.journal.disk import Disk
+from provstore.journal.evidence import BundleFrame, JournalEvidence, RecordFrame, Scope, ScopeIndex
 from provstore.journal.lock import Lock
-from provstore.journal.problems import PAYLOAD_MISSING, PAYLOAD_WRONG, Problem
+from provstore.journal.problems import DAMAGED, PAYLOAD_MISSING, PAYLOAD_WRONG, Problem
+from provstore.journal.segments import Entry
+from provstore.model import canonical
 from provstore.model.block import Block
+from provstore.model.evidence import RankHead
 
 LOCK = "lock"
 
@@ -30,6 +35,8 @@ class Journal:
         self.problems = tuple(found.problems)
         """What the opening found, blobs not looked at; :meth:`check` looks at everything."""
         self._entries = found.facts()
+        self._evidence_entries, self._event_entries = found.evidence(), found.events()
+        self._index: dict[Scope, ScopeIndex] | None = None
         self._output, self._lock, self._disk = output, lock, disk
         self._mutex = threading.Lock()
         self._known: set[tuple[object, ...]] | None = None
@@ -65,8 +72,9 @@ class Journal:
 
     @property
     def position(self) -> int:
-        """Number of the last batch; 0 when there is none. A graph that has applied it has everything."""
-        return self._entries[-1].jseq if self._entries else 0
+        """Number of the last batch, record or bundle; 0 when there is none. A graph that has applied it has all."""
+        last = [entries[-1].jseq for entries in (self._entries, self._evidence_entries) if entries]
+        return max(last, default=0)
 
     def append(self, block: Block, origin: Origin | None = None) -> int:
         """Return the number under which the batch, and the bytes it was read from, are durable.
@@ -135,6 +143,128 @@ class Journal:
                 _report(lost, self.directory, on_problem)
                 continue
             yield entry.jseq, block
+
+    def accepted(
+        self, after: int = 0, on_problem: Callable[[Problem], None] | None = None
+    ) -> Iterator[tuple[int, Block | RecordFrame | BundleFrame]]:
+        """Yield (number, content) of every batch, record frame and bundle above ``after``, in order.
+
+        Args:
+            after: Number of the last one that is not wanted.
+            on_problem: Called for each that cannot be read, which is then left out.
+
+        Raises:
+            StoreError: Something is missing or altered and there is no ``on_problem``.
+        """
+        wanted = [entry for entry in self._evidence_entries if entry.jseq > after]
+        evidences = self._frames_of(wanted, on_problem)
+        return heapq.merge(self.blocks(after, on_problem), evidences, key=lambda numbered: numbered[0])
+
+    def batches(self) -> Iterator[tuple[int, Batch]]:
+        """Yield (number, what its frame says) of every batch.
+
+        Raises:
+            StoreError: A frame is sound, yet no batch this version knows.
+        """
+        for entry, batch in batches.read(self.directory, self._entries):
+            yield entry.jseq, batch
+
+    def events(self) -> Iterator[tuple[int, dict[str, object]]]:
+        """Yield (number, content) of what happened to the journal itself: recoveries, a full disk."""
+        for entry, payload in segments.payloads(self.directory, self._event_entries):
+            try:
+                said = canonical.parse(payload)
+            except InputError:
+                continue
+            if isinstance(said, dict):
+                yield entry.jseq, dict(said)
+
+    def scopes(self) -> list[Scope]:
+        """Return every (run, attempt) of which there are batches or evidence, in order of their names."""
+        known = {(batch.run, batch.attempt) for _, batch in batches.read(self.directory, self._entries)}
+        return sorted(known | set(self._known_evidence()))
+
+    def evidence(self, run: str, attempt: int) -> JournalEvidence:
+        """Return the records and bundles of one attempt."""
+        at = self._known_evidence().get((run, attempt), ScopeIndex())
+        return JournalEvidence(self.directory, self.journal_id, (run, attempt), at.entries)
+
+    def evidence_size(self, run: str, attempt: int) -> ScopeIndex:
+        """Return how many records and bundles one attempt has, and whether it is closed."""
+        return self._known_evidence().get((run, attempt), ScopeIndex())
+
+    def append_records(
+        self, run: str, attempt: int, lines: Sequence[bytes], heads: Sequence[RankHead] = (), *, closes: bool = False
+    ) -> int:
+        """Return the index in the run tree of the first of these records, which are durable now.
+
+        Args:
+            run: The run.
+            attempt: Its incarnation.
+            lines: Canonical records, in order.
+            heads: What ranks say, and perhaps sign, about their records up to and with these.
+            closes: The last one closes the run: nothing may follow.
+
+        Raises:
+            StoreError: They could not be made durable; those before them count.
+            InputError: The run is closed, or there is nothing to append.
+        """
+        scope = (run, attempt)
+        with self._mutex:
+            output, known = self._require_writer(), self._known_evidence()
+            at = known.setdefault(scope, ScopeIndex())
+            if at.is_closed:
+                raise InputError(f"{run}: attempt {attempt}: is closed", hint="use another --attempt")
+            if not lines:
+                raise InputError(f"{run}: records: there are none to append")
+            start = at.records
+            parts = list(evidence.pieces(lines))
+            for number, part in enumerate(parts):
+                is_last = number == len(parts) - 1
+                payload = evidence.records_payload(
+                    scope, at.records, part, heads if is_last else (), closes=closes and is_last
+                )
+                self._append_evidence(output, frames.RECORDS, payload, known)
+            return start
+
+    def append_bundle(self, run: str, attempt: int, envelope: bytes, note: bytes) -> int:
+        """Return the number under which a signed bundle and its checkpoint are durable.
+
+        Raises:
+            StoreError: They could not be made durable.
+        """
+        with self._mutex:
+            output, known = self._require_writer(), self._known_evidence()
+            payload = evidence.bundle_payload((run, attempt), envelope, note)
+            return self._append_evidence(output, frames.BUNDLE, payload, known).jseq
+
+    def _append_evidence(
+        self, output: writer.Writer, kind: int, payload: bytes, known: dict[Scope, ScopeIndex]
+    ) -> Entry:
+        try:
+            entry = output.append(kind, payload)
+        except StoreError as error:
+            self._note_full(output, error.__cause__, Block("", 0))
+            raise
+        self._evidence_entries.append(entry)
+        evidence.add(known, entry, evidence.parse(entry, payload))
+        return entry
+
+    def _known_evidence(self) -> dict[Scope, ScopeIndex]:
+        if self._index is None:
+            self._index = evidence.index(self.directory, self._evidence_entries)
+        return self._index
+
+    def _frames_of(
+        self, entries: Sequence[Entry], on_problem: Callable[[Problem], None] | None
+    ) -> Iterator[tuple[int, RecordFrame | BundleFrame]]:
+        for entry, payload in segments.payloads(self.directory, entries):
+            try:
+                yield entry.jseq, evidence.parse(entry, payload)
+            except StoreError as error:
+                place = segments.file_name(entry.segment)
+                lost = Problem(DAMAGED, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
+                _report(lost, self.directory, on_problem)
 
     def source(self, sha256: str) -> bytes:
         """Return the bytes of a source file.

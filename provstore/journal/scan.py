@@ -30,7 +30,18 @@ class Scan:
 
     def facts(self) -> list[Entry]:
         """Return the frames that carry or name a batch of facts, in order."""
-        return [entry for found in self.segments for entry in found.entries if entry.type in frames.FACTS]
+        return self._of(frames.FACTS)
+
+    def evidence(self) -> list[Entry]:
+        """Return the frames that carry records or signed bundles, in order."""
+        return self._of(frames.EVIDENCE)
+
+    def events(self) -> list[Entry]:
+        """Return the frames that tell what happened to the journal itself, in order."""
+        return self._of(frozenset((frames.EVENT,)))
+
+    def _of(self, types: frozenset[int]) -> list[Entry]:
+        return [entry for found in self.segments for entry in found.entries if entry.type in types]
 
 
 def scan(directory: Path) -> Scan:

@@ -82,7 +82,7 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "leaf_index": ("int64", "index of a record in its run tree"),
     "record": ("string", "a record's canonical text, exactly as signed"),
     "kind": ("string", "kind of a record: ingest, observation, digest, policy, …"),
-    "count": ("int64", "number of a record among those of its rank, from 0"),
+    "rank_count": ("int64", "number of a record among those of its rank, from 0"),
     "at_ns": ("int64", "wall clock a record claims, nanoseconds since 1970"),
     "step": ("int64", "training step a record claims"),
     "facts_sha256": ("string", "SHA-256 of the facts that a record covers"),

@@ -1,0 +1,238 @@
+"""Records, signed bundles and signing keys as nodes: what stands in the graph follows from the stored bytes alone.
+
+Nothing here is verified: the bytes are shown as they are, and :mod:`provstore.evidence` judges them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from provstore.errors import InputError
+from provstore.graph.columns import without_empty
+from provstore.graph.dump_facts import run_nodes
+from provstore.model import canonical, ids
+from provstore.model.block import Block, Column, Nodes, Relations, Value
+from provstore.model.canonical import Json
+
+RECORD_LABELS = ("Element", "Entity", "Record")
+BUNDLE_LABELS = ("Element", "Entity", "EvidenceBundle")
+KEY_LABELS = ("Element", "Agent", "SigningKey")
+MAX_MEMBERS = 2_000_000
+"""Records that one bundle is linked to; an epoch file of 120 MiB holds fewer."""
+
+_COMMON = frozenset(("at", "attempt", "kind", "n", "rank", "run", "schema"))
+_TEXTS = {"mode": "policy_mode", "reason": "policy_reason"}
+_NO_RECORD: dict[str, Any] = {}
+
+
+def record_iri(run: str, attempt: int, index: int) -> str:
+    """Return the id of the record at an index of the run tree."""
+    return f"{ids.attempt_iri(run, attempt)}/record/{index}"
+
+
+def bundle_iri(run: str, attempt: int, epoch: int) -> str:
+    """Return the id of the bundle of an evidence epoch."""
+    return f"{ids.attempt_iri(run, attempt)}/epoch/{epoch}"
+
+
+def key_iri(keyid: str) -> str:
+    """Return the id of a signing key, which stands outside every run."""
+    return f"{ids.BASE}key/{ids.component(keyid)}"
+
+
+def record_block(
+    run: str, attempt: int, first: int, lines: Sequence[bytes], *, journal_ref: str = "", embed: bool = True
+) -> Block:
+    """Return records as nodes, each linked to the element of the file that it covers.
+
+    Args:
+        run: Where they were put.
+        attempt: Its incarnation.
+        first: Index in the run tree of the first.
+        lines: Their canonical text.
+        journal_ref: Journal and frame that hold them.
+        embed: Keep their text on the nodes, so that the graph alone can be verified.
+    """
+    rows = [_record_row(line) for line in lines]
+    keys = [record_iri(run, attempt, first + at) for at in range(len(lines))]
+    columns: dict[str, Column] = {
+        "run": [run] * len(lines),
+        "attempt": [attempt] * len(lines),
+        "leaf": [hashlib.sha256(b"\0" + line).hexdigest() for line in lines],
+        "leaf_index": list(range(first, first + len(lines))),
+        "record": [_text(line) if embed else None for line in lines],
+        "journal_ref": [journal_ref or None] * len(lines),
+    }
+    for name in dict.fromkeys(name for row in rows for name in row):
+        columns[name] = [row.get(name) for row in rows]
+    nodes = [run_nodes(run, attempt), Nodes(RECORD_LABELS, keys, without_empty(columns))]
+    links = [(key, element) for key, line in zip(keys, lines) if (element := _element(line)) is not None]
+    if not links:
+        return Block(run, attempt, tuple(nodes))
+    nodes.append(Nodes(("Element", "Entity"), [target for _, target in links]))
+    derived = Relations("WAS_DERIVED_FROM", [source for source, _ in links], [target for _, target in links])
+    return Block(run, attempt, tuple(nodes), (derived,))
+
+
+def bundle_block(run: str, attempt: int, envelope: bytes, checkpoint: bytes | None, *, journal_ref: str = "") -> Block:
+    """Return a signed bundle as a node, linked to its records, its predecessor and the key that it names.
+
+    Args:
+        run: Where it was put.
+        attempt: Its incarnation.
+        envelope: The DSSE envelope; where it is none, the node says what can be said.
+        checkpoint: The signed note that belongs to it.
+        journal_ref: Journal and frame that hold it.
+    """
+    outer = _object(envelope)
+    signatures = outer.get("signatures")
+    signature = signatures[0] if isinstance(signatures, list) and len(signatures) == 1 else {}
+    payload = _decoded(outer.get("payload"))
+    statement = _object(payload)
+    predicate = _member(statement, "predicate")
+    number, first, size = (_integer(predicate.get(name)) for name in ("epoch", "first", "size"))
+    policy, keyid = _member(predicate, "policy"), _string(_member({"s": signature}, "s").get("keyid"))
+    facts: dict[str, Value | None] = {
+        "run": run,
+        "attempt": attempt,
+        "payload": _string(outer.get("payload")),
+        "payload_type": _string(outer.get("payloadType")),
+        "payload_sha256": hashlib.sha256(payload).hexdigest(),
+        "sig": _string(_member({"s": signature}, "s").get("sig")),
+        "keyid": keyid,
+        "store": _string(predicate.get("store")),
+        "epoch": number,
+        "first": first,
+        "size": size,
+        "root": _string(predicate.get("root")),
+        "prev_sha256": _string(predicate.get("prev")),
+        "subject_sha256": _subject(statement),
+        "closed": predicate.get("closed") is True,
+        "policy_digest": _string(policy.get("digest")),
+        "policy_mode": _string(policy.get("mode")),
+        "policy_reason": _string(policy.get("reason")),
+        "wall": _string(_member(predicate, "clock").get("wall")),
+        "checkpoint": _text(checkpoint) if checkpoint is not None else None,
+        "journal_ref": journal_ref or None,
+    }
+    unread = f"{ids.attempt_iri(run, attempt)}/epoch/unread-{facts['payload_sha256']}"
+    iri = unread if number is None else bundle_iri(run, attempt, number)
+    nodes = [run_nodes(run, attempt), Nodes(BUNDLE_LABELS, [iri], without_empty({n: [v] for n, v in facts.items()}))]
+    relations = []
+    if keyid:
+        nodes.append(Nodes(KEY_LABELS, [key_iri(keyid)], {"keyid": [keyid]}))
+        relations.append(Relations("WAS_ATTRIBUTED_TO", [iri], [key_iri(keyid)]))
+    if number:
+        nodes.append(Nodes(BUNDLE_LABELS, [bundle_iri(run, attempt, number - 1)]))
+        relations.append(Relations("WAS_DERIVED_FROM", [iri], [bundle_iri(run, attempt, number - 1)]))
+    if first is not None and size is not None and first < size <= first + MAX_MEMBERS:
+        members = [record_iri(run, attempt, index) for index in range(first, size)]
+        nodes.append(Nodes(RECORD_LABELS, members))
+        relations.append(Relations("HAD_MEMBER", [iri] * len(members), members))
+    return Block(run, attempt, tuple(nodes), tuple(relations))
+
+
+def _record_row(line: bytes) -> dict[str, Value]:
+    """Return what a record's node shows of its text; a text that is no record shows nothing."""
+    said = _object(line)
+    row: dict[str, Value | None] = {
+        "kind": _string(said.get("kind")),
+        "rank": _integer(said.get("rank")),
+        "rank_count": _integer(said.get("n")),
+        "at_ns": _tagged_integer(said.get("at")),
+    }
+    rest = {name: value for name, value in said.items() if name not in _COMMON}
+    if said.get("kind") == "ingest":
+        row |= _ingest_row(rest)
+    for name, to in _TEXTS.items():
+        if said.get("kind") in ("policy", "run-close") and isinstance(rest.get(name), str):
+            row[to if said.get("kind") == "policy" else name] = rest.pop(name)
+    for name in ("name", "sha256", "keyid"):
+        if isinstance(rest.get(name), str):
+            row[name] = rest.pop(name)
+    if _integer(rest.get("step")) is not None:
+        row["step"] = rest.pop("step")
+    left = {name: value for name, value in rest.items() if value is not None}
+    row["extra"] = orjson.dumps(left, option=orjson.OPT_SORT_KEYS).decode() if left else None
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _ingest_row(rest: dict[str, Any]) -> dict[str, Value | None]:
+    source, facts, policy = (_member(rest, name) for name in ("source", "facts", "policy"))
+    row: dict[str, Value | None] = {
+        "journal_batch": _integer(rest.pop("batch", None)),
+        "sha256": _string(source.get("sha256")),
+        "size_bytes": _integer(source.get("size")),
+        "reader": " ".join(str(source[name]) for name in ("reader", "version") if name in source) or None,
+        "facts_sha256": _string(facts.get("sha256")),
+        "facts_rows": _integer(facts.get("rows")),
+        "policy_mode": _string(policy.get("mode")),
+        "policy_reason": _string(policy.get("reason")),
+    }
+    for name in ("source", "facts", "policy"):
+        rest.pop(name, None)
+    return row
+
+
+def _element(line: bytes) -> str | None:
+    """Return the id of the element that a record's file is in the graph; only ids of this scheme count."""
+    said = _object(line)
+    element = _member(said, "source").get("element") if said.get("kind") == "ingest" else None
+    return element if isinstance(element, str) and element.startswith(ids.BASE) else None
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """Return the object in JSON text, or an empty one: bytes of evidence may be anything."""
+    if len(data) > 4 * 1024 * 1024:
+        return _NO_RECORD
+    try:
+        said = canonical.parse(data, max_bytes=len(data))
+    except InputError:
+        return _NO_RECORD
+    return said if isinstance(said, dict) else _NO_RECORD
+
+
+def _member(said: dict[str, Any], name: str) -> dict[str, Any]:
+    found = said.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _subject(statement: dict[str, Any]) -> str | None:
+    subjects = statement.get("subject")
+    first = subjects[0] if isinstance(subjects, list) and subjects and isinstance(subjects[0], dict) else {}
+    return _string(_member(first, "digest").get("sha256"))
+
+
+def _decoded(text: Json) -> bytes:
+    if not isinstance(text, str):
+        return b""
+    try:
+        return base64.b64decode(text.encode(), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _text(data: bytes) -> str:
+    """Return bytes as text; what is not UTF-8 is escaped, so that nothing is lost and nothing fails."""
+    return data.decode("utf-8", errors="backslashreplace")
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _tagged_integer(value: object) -> int | None:
+    try:
+        return canonical.tagged_integer(value) if isinstance(value, str) else None
+    except InputError:
+        return None
