@@ -68,3 +68,44 @@ def journal_directory(uri: str, given: str | Path | None) -> Path:
     if uri.startswith("memory:"):
         raise ConfigError(f"{uri}: journal: a store in memory has none unless --journal names one")
     return (embedded_directory(uri) or _DEFAULT_DIRECTORY) / "journal"
+
+
+def config_directory() -> Path:
+    """Return where the user's settings are: ``PROVSTORE_CONFIG_HOME``, else ``provstore`` in the XDG place.
+
+    Never below the working directory: who can write into a project must not choose whom its evidence is trusted by.
+    """
+    return _users_directory("PROVSTORE_CONFIG_HOME", "XDG_CONFIG_HOME", ".config")
+
+
+def state_directory() -> Path:
+    """Return where is kept what was seen before: ``PROVSTORE_STATE_HOME``, else ``provstore`` in the XDG place."""
+    return _users_directory("PROVSTORE_STATE_HOME", "XDG_STATE_HOME", ".local/state")
+
+
+def keys_directory() -> Path:
+    """Return where the user's private keys are."""
+    return config_directory() / "keys"
+
+
+def trust_file(given: str | Path | None = None) -> Path:
+    """Return the trust file: the given one, else ``PROVSTORE_TRUST``, else ``trust.json`` among the settings."""
+    stated = given or os.environ.get("PROVSTORE_TRUST")
+    return Path(stated) if stated else config_directory() / "trust.json"
+
+
+def anchor_directory(given: str | Path | None = None) -> Path:
+    """Return where checkpoints seen before are kept: the given place, else ``PROVSTORE_ANCHORS``, else the state."""
+    stated = given or os.environ.get("PROVSTORE_ANCHORS")
+    return Path(stated) if stated else state_directory() / "anchors"
+
+
+def _users_directory(own: str, base: str, below_home: str) -> Path:
+    stated = os.environ.get(own)
+    if stated:
+        return Path(stated).absolute()
+    shared = os.environ.get(base, "")
+    # The XDG specification: a relative path is to be ignored.
+    if Path(shared).is_absolute():
+        return Path(shared) / "provstore"
+    return Path(os.path.expanduser("~")) / below_home / "provstore"  # noqa: PTH111 - Path.home() raises without one
