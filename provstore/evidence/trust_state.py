@@ -1,0 +1,222 @@
+"""What a verifier remembers of trust files: the pinned root beside each, and the highest version of each ever seen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from provstore.errors import InputError, NotUnderstoodError, StoreError, TrustError
+from provstore.evidence import trust_fields as fields
+from provstore.evidence.trust_document import MAX_SIGNATURES, SCHEMA
+from provstore.evidence.trust_steps import Root
+from provstore.model import canonical
+from provstore.model.canonical import Json
+
+_MAX_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Whose root keys are believed, and why."""
+
+    root: Root
+    pinned: str | None
+    """The fingerprint that a person gave; ``None`` after trust on first use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest version of one trust file that was ever accepted here."""
+
+    version: int
+    sha256: str
+    """Of its payload."""
+
+
+def pin_path(trust: Path) -> Path:
+    """Return where the pinned root of a trust file is kept: beside it."""
+    return trust.with_name(trust.name + ".pin")
+
+
+def read_pin(trust: Path) -> Pin | None:
+    """Return the pinned root of a trust file.
+
+    Raises:
+        TrustError: The pin cannot be used, or others may write to it.
+    """
+    path = pin_path(trust)
+    fault = fields.Fault(str(path), "pin")
+    value = _read(path, fault)
+    if value is None:
+        return None
+    members = fault.members(value, {"keys", "lineage", "pinned", "schema", "threshold", "version"})
+    rows = fault.listed(members["keys"], "keys", 1, MAX_SIGNATURES)
+    keys = tuple(fields.key(row, str(path), is_root=True) for row in rows)
+    root = Root(
+        lineage=fault.text(members["lineage"], "lineage", 32),
+        version=fault.integer(members["version"], "version", 1, canonical.MAX_INTEGER),
+        keys=keys,
+        threshold=fault.integer(members["threshold"], "threshold", 1, len(keys)),
+    )
+    pinned = members["pinned"]
+    return Pin(root, None if pinned is None else fields.fingerprint_text(pinned, fault))
+
+
+def write_pin(trust: Path, pin: Pin) -> None:
+    """Keep the pinned root of a trust file."""
+    document: dict[str, Json] = {
+        "keys": [fields.of_key(key) for key in pin.root.keys],
+        "lineage": pin.root.lineage,
+        "pinned": pin.pinned,
+        "schema": SCHEMA,
+        "threshold": pin.root.threshold,
+        "version": pin.root.version,
+    }
+    write_atomically(pin_path(trust), canonical.encode(document) + b"\n", 0o600)
+
+
+def read_seen(state: Path, lineage: str) -> Seen | None:
+    """Return the newest version of a trust file that was accepted before.
+
+    Raises:
+        TrustError: What was remembered cannot be used, or others may write to it.
+    """
+    path = _seen_path(state, lineage)
+    fault = fields.Fault(str(path), "state")
+    value = _read(path, fault)
+    if value is None:
+        return None
+    members = fault.members(value, {"schema", "sha256", "version"})
+    version = fault.integer(members["version"], "version", 1, canonical.MAX_INTEGER)
+    return Seen(version, fault.text(members["sha256"], "sha256", 64))
+
+
+def write_seen(state: Path, lineage: str, seen: Seen) -> None:
+    """Remember the newest version of a trust file."""
+    document: dict[str, Json] = {"schema": SCHEMA, "sha256": seen.sha256, "version": seen.version}
+    write_atomically(_seen_path(state, lineage), canonical.encode(document) + b"\n", 0o600)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait for, then hold, the right to change ``path``; where the system has no such locks, nothing is held."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - Windows
+        yield
+        return
+    make_directory(path.parent)
+    lock = path.with_name(path.name + ".lock")
+    try:
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unwritable(lock, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes, mode: int) -> None:
+    """Give ``path`` its new content at once: whoever reads, before or after a crash, finds the old or the new.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    make_directory(path.parent)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, so that the mode holds from the start
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise _unwritable(path, error) from error
+
+
+def read_file(path: Path, max_bytes: int) -> tuple[bytes, int]:
+    """Return the content and the mode of a regular file; of a larger one, ``max_bytes`` + 1 bytes.
+
+    Raises:
+        InputError: A folder, a pipe or a device.
+        OSError: It cannot be read.
+    """
+    # Opening a pipe would wait for its writer.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise InputError(f"{path}: trust: not a regular file")
+        return file.read(max_bytes + 1), mode
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that only its owner sees, if it is not there.
+
+    Raises:
+        StoreError: It cannot be made.
+    """
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for one in reversed(missing):
+        try:
+            one.mkdir(0o700, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(one, error) from error
+
+
+def _seen_path(state: Path, lineage: str) -> Path:
+    return state / "trust" / f"{lineage}.json"
+
+
+def _read(path: Path, fault: fields.Fault) -> Json:
+    """Return the JSON of a small file of this module's own; None where there is none."""
+    try:
+        data, mode = read_file(path, _MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: {fault.place}: {error.strerror}") from error
+    if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise TrustError(
+            f"{path}: {fault.place}: mode {stat.S_IMODE(mode):04o} lets others write to it",
+            code="untrusted-key",
+            hint=f"chmod 600 {path}",
+        )
+    try:
+        value = canonical.parse(data.removesuffix(b"\n"), max_bytes=_MAX_BYTES)
+    except InputError as error:
+        raise fault(str(error)) from error
+    if isinstance(value, dict) and value.get("schema") != SCHEMA:
+        raise NotUnderstoodError(f"{path}: {fault.place}: its schema is not known here")
+    if value is None:
+        raise fault("an object is expected")
+    return value
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"{path}: trust: it cannot be written: {error.strerror}")
