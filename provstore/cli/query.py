@@ -18,7 +18,7 @@ from provstore.cli._text import folded
 from provstore.errors import ConfigError
 from provstore.model.report import Answer
 
-FORENSIC = ("collectives/", "documents/list", "runs/")
+FORENSIC = ("collectives/", "documents/list", "evidence/", "runs/")
 """How the names of questions that people ask begin; the others are building blocks."""
 
 SPELLED = {
