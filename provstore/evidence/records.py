@@ -1,0 +1,199 @@
+"""Records: one builder a kind that gives the canonical line, and the strict reading of any line.
+
+A builder takes what varies; run, attempt and ``n`` come first. ``n`` counts the records of that rank (or of the
+collector, rank ``None``) in this attempt, from 0, without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provstore.errors import InputError, NotUnderstoodError, TrustError
+from provstore.evidence import keys, record_shapes
+from provstore.model import canonical, evidence
+from provstore.model.canonical import Json
+from provstore.model.evidence import AgreedDigest, Observation, Scalar
+
+MAX_LINE_BYTES = canonical.MAX_RECORD_BYTES
+
+
+def ingest(
+    run: str,
+    attempt: int,
+    n: int,
+    *,
+    batch: int,
+    source: Mapping[str, Json] | None,
+    facts: Mapping[str, Json],
+    quarantined: int = 0,
+    mode: str = evidence.MODES[0],
+    reason: str = "",
+    at_ns: int | None = None,
+) -> bytes:
+    """Return the record of an ingested file.
+
+    Args:
+        run: The run.
+        attempt: Its incarnation.
+        n: Number among the records of the collector.
+        batch: Number of the journal batch that holds the facts.
+        source: ``kept``, ``reader``, ``sha256``, ``size``, ``version`` of the file; ``None`` when there was none.
+        facts: ``encoding``, ``rows``, ``sha256`` of the batch.
+        quarantined: Entries of the file that were set aside.
+        mode: Recording mode of the policy in force.
+        reason: Why it is in force.
+        at_ns: Wall clock, nanoseconds since 1970.
+
+    Raises:
+        InputError: A value that no record can hold.
+    """
+    own: dict[str, Json] = {
+        "batch": batch,
+        "facts": dict(facts),
+        "policy": {"mode": mode, "reason": reason},
+        "quarantined": quarantined,
+        "source": None if source is None else dict(source),
+    }
+    return _line(evidence.INGEST, run, attempt, n, None, at_ns, own)
+
+
+def observation(run: str, attempt: int, n: int, said: Observation) -> bytes:
+    """Return the record of something the run states about itself."""
+    own: dict[str, Json] = {"name": said.name, "step": said.step, "values": evidence.tagged(said.values)}
+    return _line(evidence.OBSERVATION, run, attempt, n, said.rank, said.at_ns, own)
+
+
+def digest(run: str, attempt: int, n: int, said: AgreedDigest) -> bytes:
+    """Return the record of a digest that several ranks must agree on."""
+    own: dict[str, Json] = {
+        "name": said.name,
+        "ranks": list(sorted(said.ranks)),
+        "sha256": said.sha256,
+        "step": said.step,
+    }
+    return _line(evidence.DIGEST, run, attempt, n, said.rank, said.at_ns, own)
+
+
+def policy(
+    run: str,
+    attempt: int,
+    n: int,
+    *,
+    mode: str,
+    reason: str,
+    document: Mapping[str, Scalar],
+    rank: int | None = None,
+    at_ns: int | None = None,
+) -> bytes:
+    """Return the record of a recording policy that is in force from here."""
+    own: dict[str, Json] = {"document": evidence.tagged(document), "mode": mode, "reason": reason}
+    return _line(evidence.POLICY, run, attempt, n, rank, at_ns, own)
+
+
+def rank_certificate(
+    run: str, attempt: int, n: int, *, certified: int, public: bytes, at_ns: int | None = None
+) -> bytes:
+    """Return the record by which the run's key names the key of a rank."""
+    own: dict[str, Json] = {"certified": certified, "keyid": keys.fingerprint(public), "public": public.hex()}
+    return _line(evidence.RANK_CERTIFICATE, run, attempt, n, None, at_ns, own)
+
+
+def key_rotation(run: str, attempt: int, n: int, *, old: bytes, new: bytes, at_ns: int | None = None) -> bytes:
+    """Return the record that announces another signing key; both are public keys."""
+    own: dict[str, Json] = {"new": keys.fingerprint(new), "old": keys.fingerprint(old), "public": new.hex()}
+    return _line(evidence.KEY_ROTATION, run, attempt, n, None, at_ns, own)
+
+
+def recovery(
+    run: str,
+    attempt: int,
+    n: int,
+    *,
+    cause: str,
+    details: Mapping[str, Scalar],
+    rank: int | None = None,
+    at_ns: int | None = None,
+) -> bytes:
+    """Return the record of a recovery after an accident."""
+    own: dict[str, Json] = {"cause": cause, "details": evidence.tagged(details)}
+    return _line(evidence.RECOVERY, run, attempt, n, rank, at_ns, own)
+
+
+def gap(
+    run: str,
+    attempt: int,
+    n: int,
+    *,
+    cause: str,
+    lost: int,
+    since: int | None = None,
+    rank: int | None = None,
+    at_ns: int | None = None,
+) -> bytes:
+    """Return the record of records that could not be kept; ``since`` is the first that is lost, where known."""
+    own: dict[str, Json] = {"cause": cause, "from": since, "lost": lost}
+    return _line(evidence.GAP, run, attempt, n, rank, at_ns, own)
+
+
+def run_close(
+    run: str, attempt: int, n: int, *, reason: str, records: int, batches: int, at_ns: int | None = None
+) -> bytes:
+    """Return the last record of a run: why it ended, and the records and batches before this one."""
+    own: dict[str, Json] = {"batches": batches, "reason": reason, "records": records}
+    return _line(evidence.RUN_CLOSE, run, attempt, n, None, at_ns, own)
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """Return the members of a record line, which has no line end.
+
+    Raises:
+        TrustError: ``payload-noncanonical`` (not canonical, or members and types are not those of its kind),
+            ``unknown-schema`` (another version, or a kind nobody here knows) or ``cap-exceeded``.
+    """
+    try:
+        value = canonical.parse(line)
+    except NotUnderstoodError as error:
+        raise TrustError(str(error), code="cap-exceeded") from error
+    except InputError as error:
+        raise TrustError(str(error), code="payload-noncanonical") from error
+    if not isinstance(value, dict):
+        raise _malformed("is no object")
+    _require_known(value)
+    fault = record_shapes.fault(value)
+    if fault:
+        raise _malformed(fault)
+    return value
+
+
+def _line(
+    kind: str, run: str, attempt: int, n: int, rank: int | None, at_ns: int | None, own: dict[str, Json]
+) -> bytes:
+    own["at"] = None if at_ns is None else canonical.tag_integer(at_ns)
+    own["attempt"] = attempt
+    own["kind"] = kind
+    own["n"] = n
+    own["rank"] = rank
+    own["run"] = run
+    own["schema"] = evidence.RECORD_SCHEMA
+    fault = record_shapes.fault(own)
+    if fault:
+        raise InputError(f"record: {kind}: {fault}")
+    line = canonical.encode(own)
+    if len(line) > MAX_LINE_BYTES:
+        raise InputError(f"record: size: {len(line)} bytes are more than {MAX_LINE_BYTES}")
+    return line
+
+
+def _require_known(value: Mapping[str, Any]) -> None:
+    schema, kind = value.get("schema"), value.get("kind")
+    if not type(schema) is int or not isinstance(kind, str):
+        raise _malformed("schema, kind: are missing, or of another type")
+    if schema != evidence.RECORD_SCHEMA:
+        raise TrustError(f"record: schema: {schema} is not known here", code="unknown-schema")
+    if kind not in record_shapes.KINDS:
+        raise TrustError(f"record: kind: {kind[:40]!a} is not known here", code="unknown-schema")
+
+
+def _malformed(reason: str) -> TrustError:
+    return TrustError(f"record: {reason}", code="payload-noncanonical")
