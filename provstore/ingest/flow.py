@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from provstore.graph.derive import derive
-from provstore.graph.dump_facts import refusal_block, tensor_block
+from provstore.graph.dump_facts import dump_key, refusal_block, tensor_block
 from provstore.graph.merge import contradict, merge
 from provstore.graph.weave import weave
 from provstore.ingest.given import Given, Request, Scope, consistent, contradicted, gather
@@ -81,17 +81,20 @@ def ingest(request: Request, journal: Journal, store: GraphStore) -> IngestRepor
 
 
 def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> None:
+    if going.journal.evidence_size(*scope).is_closed:
+        _refuse_closed(going, scope, given)
+        return
     had_dumps = bool(stored_headers(going.store, *scope))
     before = going.facts
     fresh, refused = consistent(given.dumps)
-    unknown = [dump for dump in fresh if not going.is_known(scope, _origin(dump, request))]
+    unknown = [dump for dump in fresh if not going.is_known(scope, _origin(scope, dump, request))]
     if had_dumps and unknown:
         late = _against_store(going, scope, unknown)
         strangers = {id(dump) for _, dump in late}
         fresh = [dump for dump in fresh if id(dump) not in strangers]
         refused += late
     for refusal, dump in refused:
-        _refuse(going, scope, refusal, _origin(dump, request))
+        _refuse(going, scope, refusal, _origin(scope, dump, request))
     for refusal in given.refusals:
         _refuse(going, scope, refusal, _refusal_origin(refusal, request))
     _take_in_tensors(going, scope, given, request)
@@ -99,6 +102,25 @@ def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> Non
     if going.facts > before:
         dumps = stored_dumps(going.store, *scope) if had_dumps else fresh
         going.finish(derive(dumps, merge(dumps).dumps, *scope))
+
+
+def _refuse_closed(going: Ingest, scope: Scope, given: Given) -> None:
+    """Refuse what is new for a run that is closed; what it holds already is known, as ever."""
+    run, attempt = scope
+    held = {
+        batch.source.sha256
+        for _, batch in going.journal.batches()
+        if batch.source is not None and (batch.run, batch.attempt) == scope
+    }
+    for dump in given.dumps:
+        known = dump.digest in held
+        reason = (
+            None if known else f"run {run}, attempt {attempt}, is closed: its end is signed; give another --attempt"
+        )
+        status = KNOWN if known else REFUSED
+        going.files.append(FileReport(dump.file, READER, status, reason, run, attempt, dump.rank, len(dump.calls)))
+    for refusal in given.refusals:
+        going.files.append(FileReport(refusal.file, READER, REFUSED, refusal.reason, run, attempt, refusal.rank))
 
 
 def _against_store(going: Ingest, scope: Scope, dumps: Sequence[Dump]) -> list[tuple[Refusal, Dump]]:
@@ -118,7 +140,7 @@ def _against_store(going: Ingest, scope: Scope, dumps: Sequence[Dump]) -> list[t
 def _take_in_dumps(going: Ingest, scope: Scope, dumps: Sequence[Dump], request: Request) -> None:
     run, attempt = scope
     for at, dump in enumerate(dumps):
-        origin = _origin(dump, request)
+        origin = _origin(scope, dump, request)
         known = going.is_known(scope, origin)
         if not known:
             _keep_sidecar(going, scope, dump.sidecar, request)
@@ -145,8 +167,9 @@ def _take_in_tensors(going: Ingest, scope: Scope, given: Given, request: Request
     for path in given.tensor_files:
         data = path.read_bytes()
         digest = hashlib.sha256(data).hexdigest()
-        origin = Origin(digest, len(data), TENSOR_READER, READER_VERSION, path, request.keep_source)
-        records = [record for record in given.tensors if tensors_rank(path.name) == record.rank]
+        rank = tensors_rank(path.name)
+        origin = Origin(digest, len(data), TENSOR_READER, READER_VERSION, path, request.keep_source, rank=rank)
+        records = [record for record in given.tensors if rank == record.rank]
         known = going.is_known(scope, origin)
         if not known:
             going.accept(tensor_block(records, *scope), origin)
@@ -171,11 +194,21 @@ def _refuse(going: Ingest, scope: Scope, refusal: Refusal, origin: Origin) -> No
     going.files.append(FileReport(refusal.file, READER, REFUSED, refusal.reason, run, attempt, refusal.rank))
 
 
-def _origin(dump: Dump, request: Request) -> Origin:
+def _origin(scope: Scope, dump: Dump, request: Request) -> Origin:
     # Two ranks may leave equal bytes, and a sidecar changes what the same bytes state.
     beside = f"+{dump.sidecar.digest[:_SIDECAR_DIGITS]}" if dump.sidecar else ""
     version = f"{READER_VERSION}@{dump.rank}{beside}"
-    return Origin(dump.digest, dump.size_bytes, READER, version, Path(dump.path), request.keep_source)
+    return Origin(
+        dump.digest,
+        dump.size_bytes,
+        READER,
+        version,
+        Path(dump.path),
+        request.keep_source,
+        rank=dump.rank,
+        set_aside=len(dump.quarantined),
+        element=dump_key(dump, *scope),
+    )
 
 
 def _refusal_origin(refusal: Refusal, request: Request) -> Origin:
@@ -185,4 +218,4 @@ def _refusal_origin(refusal: Refusal, request: Request) -> Origin:
     if refusal.digest is None or not refusal.path:
         said = hashlib.sha256(f"{refusal.file}\0{size}\0{refusal.reason}".encode(errors="surrogateescape")).hexdigest()
         return Origin(said, size, READER, version, None, keep_source=False)
-    return Origin(refusal.digest, size, READER, version, Path(refusal.path), request.keep_source)
+    return Origin(refusal.digest, size, READER, version, Path(refusal.path), request.keep_source, rank=refusal.rank)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from provstore.graph.derive import derive
+from provstore.graph.evidence_facts import bundle_block, record_block
 from provstore.graph.merge import merge
-from provstore.journal import Journal, Problem
+from provstore.journal import BundleFrame, Journal, Problem, RecordFrame
+from provstore.model.block import Block
 from provstore.model.report import CheckReport, Difference
 from provstore.queries.dumps import stored_dumps
 from provstore.queries.info import applied, lost
@@ -35,16 +37,29 @@ def replay(
     """
     touched: dict[tuple[str, int], None] = {}
     count = 0
-    for jseq, block in journal.blocks(after=start, on_problem=on_problem):
-        store.write(block)
-        touched[block.run, block.attempt] = None
+    for jseq, content in journal.accepted(after=start, on_problem=on_problem):
+        store.write(evidence_block(journal, content))
+        if isinstance(content, Block):
+            touched[content.run, content.attempt] = None
         count += 1
         if progress:
             progress(jseq, journal.position, "replaying the journal")
     for run, attempt in touched:
         dumps = stored_dumps(store, run, attempt)
-        store.write(derive(dumps, merge(dumps).dumps, run, attempt), (journal.journal_id, journal.position))
+        store.write(derive(dumps, merge(dumps).dumps, run, attempt))
+    if count:
+        store.write(Block("", 0), (journal.journal_id, journal.position))
     return count
+
+
+def evidence_block(journal: Journal, content: Block | RecordFrame | BundleFrame) -> Block:
+    """Return what the graph shows of something that the journal holds."""
+    if isinstance(content, Block):
+        return content
+    ref = f"{journal.journal_id}/{content.jseq}"
+    if isinstance(content, RecordFrame):
+        return record_block(content.run, content.attempt, content.first, content.lines, journal_ref=ref)
+    return bundle_block(content.run, content.attempt, content.envelope, content.checkpoint or None, journal_ref=ref)
 
 
 def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport:

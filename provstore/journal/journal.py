@@ -85,10 +85,11 @@ class Journal:
 
         Raises:
             StoreError: Nothing of the batch counts; what was acknowledged before stays.
-            InputError: A value cannot be kept, or the source file has changed since it was read.
+            InputError: A value cannot be kept, the source file has changed since it was read, or the run is closed.
         """
         with self._mutex:
             output = self._require_writer()
+            self._require_open(block.run, block.attempt)
             parts = columns.groups(block)
             try:
                 if origin is not None and origin.is_kept and origin.path is not None:
@@ -169,6 +170,18 @@ class Journal:
         for entry, batch in batches.read(self.directory, self._entries):
             yield entry.jseq, batch
 
+    def batch_fault(self, batch: Batch) -> str | None:
+        """Return what is wrong with the files of a batch, read now: ``None`` when they are what its frame says."""
+        path = batch.facts_path(self.directory)
+        if path is not None and (fault := blobs.facts_fault(path, batch.sha256)):
+            return f"facts {fault}"
+        source = batch.source
+        if source is not None and source.is_kept:
+            path = blobs.path_of(self.directory, source.sha256, blobs.SOURCE_SUFFIX)
+            if fault := blobs.source_fault(path, source.sha256, source.size_bytes):
+                return f"source bytes {fault}"
+        return None
+
     def events(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Yield (number, content) of what happened to the journal itself: recoveries, a full disk."""
         for entry, payload in segments.payloads(self.directory, self._event_entries):
@@ -212,11 +225,10 @@ class Journal:
         scope = (run, attempt)
         with self._mutex:
             output, known = self._require_writer(), self._known_evidence()
-            at = known.setdefault(scope, ScopeIndex())
-            if at.is_closed:
-                raise InputError(f"{run}: attempt {attempt}: is closed", hint="use another --attempt")
+            self._require_open(run, attempt)
             if not lines:
                 raise InputError(f"{run}: records: there are none to append")
+            at = known.setdefault(scope, ScopeIndex())
             start = at.records
             parts = list(evidence.pieces(lines))
             for number, part in enumerate(parts):
@@ -237,6 +249,11 @@ class Journal:
             output, known = self._require_writer(), self._known_evidence()
             payload = evidence.bundle_payload((run, attempt), envelope, note)
             return self._append_evidence(output, frames.BUNDLE, payload, known).jseq
+
+    def _require_open(self, run: str, attempt: int) -> None:
+        if self._known_evidence().get((run, attempt), ScopeIndex()).is_closed:
+            said = f"{run}: attempt {attempt}: is closed: its end is signed and nothing may follow"
+            raise InputError(said, hint="give it another --attempt")
 
     def _append_evidence(
         self, output: writer.Writer, kind: int, payload: bytes, known: dict[Scope, ScopeIndex]

@@ -1,0 +1,352 @@
+"""Signing a run: what is signed so far, what waits, and the bundle and checkpoint over the next evidence epoch."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from provstore.errors import ConfigError, TrustError
+from provstore.evidence import checkpoint, dsse, keys, merkle, rank_heads, statement
+from provstore.model.evidence import (
+    INGEST,
+    MODES,
+    POLICY,
+    RANK_CERTIFICATE,
+    RECOVERY,
+    RUN_CLOSE,
+    EvidenceLog,
+    RankHead,
+)
+
+ORG = "provstore"
+"""First part of the origin of checkpoints, unless the operator names another."""
+NOTHING = "0" * 64
+MAX_RANKS_INSIDE = 2_000
+_STEP = re.compile(rb'"step":(-?[0-9]+)')
+_NO_POLICY = statement.Policy(NOTHING, MODES[0], "no recording policy is stated")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When an evidence epoch closes at the latest."""
+
+    records: int = 100_000
+    size_bytes: int = 64 * 1024 * 1024
+    seconds: float = 60.0
+    """For which a record may wait, where signing runs in the background."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that would sign nothing, or files that foreign verifiers do not read."""
+        if self.records < 1 or not 65_536 <= self.size_bytes <= 120 * 1024 * 1024 or not self.seconds > 0:
+            raise ConfigError(
+                "seal: limits: at least 1 record, 64 KiB to 120 MiB, and a time above 0 s: "
+                f"not {self.records}, {self.size_bytes} bytes, {self.seconds} s"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """One signed evidence epoch."""
+
+    epoch: statement.Epoch
+    envelope: bytes
+    note: bytes
+    payload_sha256: str
+    after: After
+    """Where the ledger stands behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """State behind an evidence epoch."""
+
+    tree: merkle.Frontier
+    chains: dict[int, tuple[int, bytes]]
+    policy: statement.Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What the one who signs states beside the records."""
+
+    train_epoch: int | None = None
+    world: int | None = None
+    anchors: tuple[statement.AnchorClaim, ...] = ()
+    """Checkpoints that the writer saw before: a lower bound of the time."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One run's evidence: how much is signed, and the records that wait.
+
+    The tree, the chains of the ranks and the pending records move only through :meth:`add` and :meth:`accept`.
+    """
+
+    run: str
+    attempt: int
+    store: str
+    number: int = 0
+    """Of the next epoch."""
+    prev: str = NOTHING
+    closed: bool = False
+    tree: merkle.Frontier = field(default_factory=merkle.Frontier)
+    """Over the signed records."""
+    counts: dict[int | None, int] = field(default_factory=dict)
+    """Records of each rank, pending ones included; ``None`` counts those of no rank."""
+    batches: set[int] = field(default_factory=set)
+    """Journal batches that have a record."""
+    events: set[int] = field(default_factory=set)
+    """Journal events that have a record."""
+    certified: set[tuple[int, str]] = field(default_factory=set)
+    """(rank, key id) of which the run states that the key is the rank's."""
+    total: int = 0
+    """Records, pending ones included."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held by who adds records, for as long as journal and ledger must agree on their order; never while signing."""
+    _pending_bytes: int = 0
+    _pending: list[bytes] = field(default_factory=list)
+    _ranks: list[int | None] = field(default_factory=list)
+    _chains: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    _ends: dict[int, tuple[int, int, bytes]] = field(default_factory=dict)
+    """Rank → (records of the run looked at, its own among them, head of its chain): where :meth:`chain` goes on."""
+    _signed_heads: dict[tuple[int, int], RankHead] = field(default_factory=dict)
+    _policy: statement.Policy = _NO_POLICY
+
+    @property
+    def size(self) -> int:
+        """Records that are signed."""
+        return self.tree.size
+
+    @property
+    def pending(self) -> int:
+        """Records that wait for a signature."""
+        return len(self._pending)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the records that wait."""
+        return self._pending_bytes
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Take note of records, in their order in the run tree."""
+        for line in lines:
+            said: dict[str, Any] = orjson.loads(line)
+            rank = said.get("rank")
+            self._pending.append(line)
+            self._pending_bytes += len(line) + 1
+            self._ranks.append(rank)
+            self.counts[rank] = self.counts.get(rank, 0) + 1
+            self.total += 1
+            if said.get("kind") == INGEST:
+                self.batches.add(said["batch"])
+            elif said.get("kind") == RECOVERY:
+                self.events.update(event_numbers(line))
+            elif said.get("kind") == RANK_CERTIFICATE:
+                self.certified.add((said["certified"], said["keyid"]))
+
+    def add_plain(self, lines: Sequence[bytes], ranks: Sequence[int | None]) -> None:
+        """Take note of records that are neither of a file nor of the journal itself; ``ranks`` says whose each is."""
+        self._pending += lines
+        self._pending_bytes += sum(map(len, lines)) + len(lines)
+        self._ranks += ranks
+        for rank in ranks:
+            self.counts[rank] = self.counts.get(rank, 0) + 1
+        self.total += len(lines)
+
+    def add_heads(self, heads: Iterable[RankHead]) -> None:
+        """Take note of what ranks have signed about their own records."""
+        for head in heads:
+            if head.sig is not None:
+                self._signed_heads[head.rank, head.count] = head
+
+    def next_count(self, rank: int | None) -> int:
+        """Return the number of the next record of a rank among its own."""
+        return self.counts.get(rank, 0)
+
+    def chain(self, rank: int) -> RankHead:
+        """Return where a rank's chain is after all its records, pending ones included."""
+        seen, count, head = self._ends.get(rank) or (self.size, *self._chain_of(rank))
+        if seen < self.size:
+            seen, (count, head) = self.size, self._chain_of(rank)
+        at = seen - self.size
+        for line, whose in zip(self._pending[at:], self._ranks[at:]):
+            if whose == rank:
+                count, head = count + 1, rank_heads.extend(head, merkle.leaf_hash(line))
+        self._ends[rank] = (self.total, count, head)
+        return RankHead(rank, count, head.hex())
+
+    def _chain_of(self, rank: int) -> tuple[int, bytes]:
+        return self._chains.get(rank) or (0, rank_heads.start(self.run, rank))
+
+    def seal(
+        self,
+        signer: keys.Signer,
+        *,
+        limits: Limits,
+        claims: Claims | None = None,
+        org: str = ORG,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> Sealed:
+        """Return the signed bundle over the next pending records, as many as the limits allow; nothing moves yet.
+
+        Raises:
+            TrustError: The signer's signature does not hold for its own public key.
+        """
+        taken = self._take(limits)
+        claims = claims or Claims()
+        lines, facts = self._pending[:taken], _facts(self._pending[:taken])
+        after = self._advanced(taken, facts)
+        tree, now = after.tree, clock_ns()
+        inside, outside = self._heads(after.chains)
+        epoch = statement.Epoch(
+            run=self.run,
+            attempt=self.attempt,
+            store=self.store,
+            number=self.number,
+            first=self.size,
+            size=tree.size,
+            root=tree.root().hex(),
+            prev=self.prev,
+            subject_sha256=hashlib.sha256(b"\n".join(lines) + b"\n").hexdigest(),
+            train_epoch=claims.train_epoch,
+            steps=facts.steps,
+            world=claims.world,
+            ranks=inside,
+            ranks_sha256=outside,
+            policy=_weakest(after.policy, facts),
+            wall=datetime.fromtimestamp(now // 1_000_000_000, UTC).isoformat().replace("+00:00", "Z"),
+            mono_ns=time.monotonic_ns(),
+            clock_source="time.time_ns",
+            anchors=claims.anchors,
+            closed=facts.closes,
+        )
+        payload = epoch.payload()
+        envelope = dsse.sign(payload, dsse.INTOTO, signer).encode()
+        place = checkpoint.origin(org, self.store, self.run, self.attempt)
+        note = checkpoint.make(place, tree.size, tree.root(), signer)
+        return Sealed(epoch, envelope, note, hashlib.sha256(payload).hexdigest(), after)
+
+    def accept(self, sealed: Sealed) -> None:
+        """Move on: what ``sealed`` covers is signed now, and its bundle is durable."""
+        taken = sealed.epoch.size - self.size
+        self.tree, self._chains, self._policy = sealed.after.tree, sealed.after.chains, sealed.after.policy
+        self._pending_bytes -= sum(map(len, self._pending[:taken])) + taken
+        del self._pending[:taken], self._ranks[:taken]
+        self.number, self.prev, self.closed = sealed.epoch.number + 1, sealed.payload_sha256, sealed.epoch.closed
+
+    def skip(self, envelope: bytes) -> None:
+        """Move on over a bundle that is there already, after checking that it fits the records.
+
+        Raises:
+            TrustError: It does not.
+        """
+        opened = dsse.parse(envelope)
+        epoch = statement.parse(opened.payload)
+        where = f"{self.run}: attempt {self.attempt}: bundle {epoch.number}"
+        if (epoch.run, epoch.attempt, epoch.store) != (self.run, self.attempt, self.store):
+            raise TrustError(f"{where}: belongs to another run or store", code="wrong-run")
+        if (epoch.number, epoch.prev, epoch.first) != (self.number, self.prev, self.size):
+            raise TrustError(f"{where}: does not follow from the bundle before it", code="chain-broken")
+        if epoch.size - self.size > self.pending:
+            raise TrustError(f"{where}: covers records that are not there", code="rows-missing")
+        taken = epoch.size - self.size
+        after = self._advanced(taken, _facts(self._pending[:taken]))
+        if after.tree.root().hex() != epoch.root:
+            raise TrustError(f"{where}: the records are not those that were signed", code="root-mismatch")
+        self.accept(Sealed(epoch, envelope, b"", hashlib.sha256(opened.payload).hexdigest(), after))
+
+    def _take(self, limits: Limits) -> int:
+        size = taken = 0
+        for line in self._pending[: limits.records]:
+            size += len(line) + 1
+            if size > limits.size_bytes and taken:
+                break
+            taken += 1
+        return taken
+
+    def _advanced(self, taken: int, facts: _Facts) -> After:
+        tree, chains = self.tree.copy(), dict(self._chains)
+        leaves = merkle.leaf_hashes(self._pending[:taken])
+        tree.extend(leaves)
+        for leaf, rank in zip(leaves, self._ranks):
+            if rank is not None:
+                count, head = chains.get(rank) or (0, rank_heads.start(self.run, rank))
+                chains[rank] = (count + 1, rank_heads.extend(head, leaf))
+        return After(tree, chains, facts.policy or self._policy)
+
+    def _heads(self, chains: dict[int, tuple[int, bytes]]) -> tuple[tuple[RankHead, ...], str | None]:
+        heads = tuple(
+            self._signed_heads.get((rank, count), RankHead(rank, count, head.hex()))
+            for rank, (count, head) in sorted(chains.items())
+        )
+        return (heads, None) if len(heads) <= MAX_RANKS_INSIDE else ((), statement.ranks_digest(heads))
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What the records of one epoch say together."""
+
+    steps: tuple[int, int] | None = None
+    policy: statement.Policy | None = None
+    weakest: tuple[str, str] | None = None
+    closes: bool = False
+
+
+def load(log: EvidenceLog, heads: Iterable[RankHead] = ()) -> Ledger:
+    """Return how far a run is signed; every bundle is compared with the records it covers.
+
+    Raises:
+        TrustError: A bundle does not fit its records, or is none: nothing must be signed on top of it.
+    """
+    ledger = Ledger(log.run, log.attempt, log.store)
+    ledger.add_heads(heads)
+    records = (record.line for record in log.records())
+    for bundle in log.bundles():
+        size = statement.parse(dsse.parse(bundle.envelope).payload).size
+        ledger.add(islice(records, max(0, size - ledger.total)))
+        ledger.skip(bundle.envelope)
+    ledger.add(records)
+    return ledger
+
+
+def _facts(lines: Sequence[bytes]) -> _Facts:
+    """Return what the records of one epoch say; only those that say something of it are parsed."""
+    found = _Facts()
+    # A quote inside a string is escaped, so these can only be members of the record itself.
+    steps = [int(step[1]) for line in lines if (step := _STEP.search(line))]
+    found.steps = (min(steps), max(steps)) if steps else None
+    for line in lines:
+        if b'"kind":"policy"' not in line and b'"kind":"ingest"' not in line and b'"kind":"run-close"' not in line:
+            continue
+        said: dict[str, Any] = orjson.loads(line)
+        if said["kind"] == POLICY:
+            found.policy = statement.Policy(hashlib.sha256(line).hexdigest(), said["mode"], said["reason"])
+        elif said["kind"] == INGEST:
+            mode, reason = said["policy"]["mode"], said["policy"]["reason"]
+            if found.weakest is None or MODES.index(mode) < MODES.index(found.weakest[0]):
+                found.weakest = (mode, reason)
+        elif said["kind"] == RUN_CLOSE:
+            found.closes = True
+    return found
+
+
+def _weakest(stated: statement.Policy, facts: _Facts) -> statement.Policy:
+    """Return the policy of an epoch: the weakest mode that its records state, else the policy record's."""
+    if facts.weakest is None or facts.weakest[0] == stated.mode:
+        return stated
+    return statement.Policy(stated.digest, *facts.weakest)
+
+
+def event_numbers(line: bytes) -> list[int]:
+    """Return the numbers of the journal events that a record of a recovery tells."""
+    said: dict[str, Any] = orjson.loads(line)
+    return [int(str(row["v"]).removeprefix("i64:")) for row in said.get("details", ()) if row["n"] == "jseq"]

@@ -1,0 +1,266 @@
+"""Signing what a journal holds: every batch gets its record, and every record the next signed bundle covers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from provstore.errors import ConfigError, InputError, StoreError, TrustError
+from provstore.evidence import bundles, dsse, keys, rank_heads, records
+from provstore.evidence.bundles import Claims, Ledger, Limits
+from provstore.journal import Journal, Source
+from provstore.model.canonical import Json
+from provstore.model.evidence import CLOSE_REASONS, AgreedDigest, Observation, RankHead, Scalar
+from provstore.model.report import SealedRun
+
+Scope = tuple[str, int]
+INGESTED = {"mode": "validation", "reason": "read from files after the fact: no access to tensors"}
+"""Recording policy of what was ingested: nothing of a tensor's content is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealRequest:
+    """How to sign."""
+
+    signer: keys.Signer
+    close: str | None = None
+    """Reason to close the run with: nothing may follow."""
+    limits: Limits = field(default_factory=Limits)
+    claims: Claims = field(default_factory=Claims)
+    org: str = bundles.ORG
+
+    def __post_init__(self) -> None:
+        """Refuse a reason that is none."""
+        if self.close is not None and self.close not in CLOSE_REASONS:
+            raise ConfigError(f"{self.close}: --close: not a reason; known are {', '.join(CLOSE_REASONS)}")
+
+
+def load(journal: Journal, scope: Scope) -> Ledger:
+    """Return how far a run is signed, every bundle compared with its records.
+
+    Raises:
+        TrustError: A bundle does not fit: nothing must be signed on top of it.
+    """
+    log = journal.evidence(*scope)
+    return bundles.load(log, log.heads())
+
+
+def seal(
+    journal: Journal, ledger: Ledger, request: SealRequest, on_epoch: Callable[[int], None] | None = None
+) -> SealedRun:
+    """Sign everything of one run that is not signed yet; return what was signed.
+
+    Only what is durable is signed, and what is signed is durable before it counts.
+
+    Args:
+        journal: Open for writing.
+        ledger: How far the run is signed; it moves on.
+        request: How to sign.
+        on_epoch: Called with the number of each evidence epoch when it is durable.
+
+    Raises:
+        InputError: The run is closed.
+        StoreError: A batch is missing or altered, or the journal cannot be written.
+        TrustError: The last bundle was signed by this key and does not hold.
+    """
+    if ledger.closed:
+        raise InputError(f"{ledger.run}: attempt {ledger.attempt}: is closed: there is nothing left to sign")
+    scope = (ledger.run, ledger.attempt)
+    _require_last(journal, scope, request.signer)
+    with ledger.lock:
+        _complete(journal, ledger, request.close)
+    return sign(journal, ledger, request, on_epoch)
+
+
+def _complete(journal: Journal, ledger: Ledger, close: str | None) -> None:
+    """Make the records that are still missing: of recoveries, of batches, of the end."""
+    events = list(_of_events(journal, ledger))
+    ingested = list(_of_batches(journal, ledger, {None: len(events)}))
+    fresh = [*events, *ingested]
+    if close is not None:
+        without_rank = sum(b'"rank":null' in line for line in fresh)
+        fresh.append(
+            records.run_close(
+                ledger.run,
+                ledger.attempt,
+                ledger.next_count(None) + without_rank,
+                reason=close,
+                records=ledger.total + len(fresh),
+                batches=len(ledger.batches) + len(ingested),
+            )
+        )
+    if not fresh:
+        return
+    journal.append_records(ledger.run, ledger.attempt, fresh, closes=close is not None)
+    ledger.add(fresh)
+
+
+def sign(
+    journal: Journal, ledger: Ledger, request: SealRequest, on_epoch: Callable[[int], None] | None = None
+) -> SealedRun:
+    """Sign the records that wait, one bundle after the other."""
+    numbers, start, note = [], ledger.size, b""
+    while ledger.pending:
+        sealed = ledger.seal(request.signer, limits=request.limits, claims=request.claims, org=request.org)
+        journal.append_bundle(ledger.run, ledger.attempt, sealed.envelope, sealed.note)
+        with ledger.lock:
+            ledger.accept(sealed)
+        numbers.append(sealed.epoch.number)
+        note = sealed.note
+        if on_epoch:
+            on_epoch(sealed.epoch.number)
+    return SealedRun(
+        run=ledger.run,
+        attempt=ledger.attempt,
+        epochs=tuple(numbers),
+        records=ledger.size - start,
+        size=ledger.size,
+        root=ledger.tree.root().hex(),
+        keyid=keys.fingerprint(request.signer.public_key),
+        closed=ledger.closed,
+        checkpoint=note.decode(),
+    )
+
+
+def record(
+    journal: Journal,
+    ledger: Ledger,
+    items: Sequence[Observation | AgreedDigest],
+    rank_signer: keys.Signer | None = None,
+) -> int:
+    """Make records of what a run states and acknowledge them; return the index of the first in the run tree.
+
+    Args:
+        journal: Open for writing.
+        ledger: How far the run is; the records wait in it for a signature.
+        items: What is stated.
+        rank_signer: Key of the one rank that states all of it; signs how far its records go.
+
+    Raises:
+        InputError: The run is closed; a value cannot be kept; or several ranks are given with one rank's key.
+        StoreError: They could not be made durable.
+    """
+    lines, ranks = _lines(ledger, items)
+    heads: tuple[RankHead, ...] = ()
+    if rank_signer is None:
+        ledger.add_plain(lines, ranks)
+    else:
+        rank = _only(ledger, ranks)
+        certificate = _certificate(ledger, rank, rank_signer)
+        ledger.add(certificate)
+        ledger.add_plain(lines, ranks)
+        at = ledger.chain(rank)
+        head = bytes.fromhex(at.head)
+        heads = (rank_heads.sign(ledger.run, ledger.attempt, rank, at.count, head, rank_signer),)
+        lines = [*certificate, *lines]
+    first = journal.append_records(ledger.run, ledger.attempt, lines, heads)
+    ledger.add_heads(heads)
+    return first
+
+
+def _of_events(journal: Journal, ledger: Ledger) -> Iterator[bytes]:
+    """Yield the records of what happened to the journal itself and no run has signed yet."""
+    known = {number for scope in journal.scopes() for number in _events_of(journal, scope)} | ledger.events
+    for at, (jseq, said) in enumerate(one for one in journal.events() if one[0] not in known):
+        name = said.pop("event", "recovery")
+        details: dict[str, Scalar] = {"event": str(name), "jseq": jseq}
+        details |= {key: value for key, value in said.items() if isinstance(value, str | int) and key != "cause"}
+        yield records.recovery(
+            ledger.run,
+            ledger.attempt,
+            ledger.next_count(None) + at,
+            cause=str(said.get("cause", name)),
+            details=details,
+        )
+
+
+def _events_of(journal: Journal, scope: Scope) -> Iterator[int]:
+    for found in journal.evidence(*scope).records():
+        if b'"kind":"recovery"' in found.line:
+            yield from bundles.event_numbers(found.line)
+
+
+def _of_batches(journal: Journal, ledger: Ledger, taken: Mapping[int | None, int]) -> Iterator[bytes]:
+    """Yield a record for each batch of the run that has none; what it binds is read and compared first."""
+    counts = dict(taken)
+    for jseq, batch in journal.batches():
+        if (batch.run, batch.attempt) != (ledger.run, ledger.attempt) or jseq in ledger.batches:
+            continue
+        if (fault := journal.batch_fault(batch)) is not None:
+            raise StoreError(
+                f"journal: {journal.directory}: batch {jseq}: {fault}: it cannot be signed",
+                hint="provstore store check names all damage; ingesting the file again heals a batch",
+            )
+        source = batch.source
+        rank = None if source is None else source.rank
+        yield records.ingest(
+            ledger.run,
+            ledger.attempt,
+            ledger.next_count(rank) + counts.get(rank, 0),
+            batch=jseq,
+            source=None if source is None else _source(source),
+            facts={"encoding": batch.encoding, "rows": batch.rows, "sha256": batch.facts_sha256()},
+            quarantined=0 if source is None else source.set_aside,
+            mode=INGESTED["mode"],
+            reason=INGESTED["reason"],
+            rank=rank,
+        )
+        counts[rank] = counts.get(rank, 0) + 1
+
+
+def _source(source: Source) -> dict[str, Json]:
+    return {
+        "element": source.element,
+        "kept": source.is_kept,
+        "reader": source.reader,
+        "sha256": source.sha256,
+        "size": source.size_bytes,
+        "version": source.version,
+    }
+
+
+def _lines(ledger: Ledger, items: Sequence[Observation | AgreedDigest]) -> tuple[list[bytes], list[int | None]]:
+    counts: dict[int | None, int] = {}
+    lines: list[bytes] = []
+    ranks: list[int | None] = []
+    for item in items:
+        rank = item.rank
+        if rank not in counts:
+            counts[rank] = ledger.next_count(rank)
+        make = records.observation if isinstance(item, Observation) else records.digest
+        lines.append(make(ledger.run, ledger.attempt, counts[rank], item))  # type: ignore[arg-type]
+        ranks.append(rank)
+        counts[rank] += 1
+    return lines, ranks
+
+
+def _only(ledger: Ledger, ranks: Sequence[int | None]) -> int:
+    whose = set(ranks)
+    rank = ranks[0] if len(whose) == 1 else None
+    if rank is None:
+        raise InputError(f"{ledger.run}: records: one rank's key signs records of that rank, and no others")
+    return rank
+
+
+def _certificate(ledger: Ledger, rank: int, signer: keys.Signer) -> list[bytes]:
+    """Return the record that names a rank's key, when the run has none yet."""
+    public = keys.require_public(signer.public_key, f"rank {rank}")
+    if (rank, keys.fingerprint(public)) in ledger.certified:
+        return []
+    count = ledger.next_count(None)
+    return [records.rank_certificate(ledger.run, ledger.attempt, count, certified=rank, public=public)]
+
+
+def _require_last(journal: Journal, scope: Scope, signer: keys.Signer) -> None:
+    """Refuse to sign on top of a last bundle that this very key signed and whose signature does not hold."""
+    found = deque(journal.evidence(*scope).bundles(), maxlen=1)
+    if not found:
+        return
+    last = found[0]
+    envelope = dsse.parse(last.envelope)
+    signature = envelope.signatures[0]
+    own = signature.keyid == keys.fingerprint(signer.public_key)
+    if own and not keys.is_signed(signer.public_key, envelope.signed_bytes(), signature.sig):
+        said = f"{scope[0]}: attempt {scope[1]}: the last bundle ({last.where}) is not what this key signed"
+        raise TrustError(said, code="bad-signature", hint="provstore verify says what is wrong")
