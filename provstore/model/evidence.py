@@ -140,4 +140,5 @@ def tag(name: str, value: Scalar) -> dict[str, Json]:
 def tagged(values: Mapping[str, Scalar]) -> list[Json]:
     """Return named values in their one order: by the UTF-8 bytes of name, type and value."""
     rows = [tag(name, value) for name, value in values.items()]
-    return list(sorted(rows, key=lambda row: (str(row["n"]).encode(), str(row["t"]), canonical.encode(row["v"]))))
+    rows.sort(key=lambda row: (str(row["n"]).encode(), str(row["t"]), canonical.encode(row["v"])))
+    return list(rows)

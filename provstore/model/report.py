@@ -122,6 +122,38 @@ class RebuildReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedRun:
+    """What was signed of one attempt of one run."""
+
+    run: str
+    attempt: int
+    epochs: tuple[int, ...]
+    """Numbers of the evidence epochs that were closed now; empty when nothing was unsigned."""
+    records: int
+    """Records that they sign."""
+    size: int
+    """Records of the run that are signed in all."""
+    root: str
+    """Root of the run tree at that size, 64 hex digits."""
+    keyid: str
+    closed: bool
+    checkpoint: str
+    """The signed note to keep elsewhere; ``""`` when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealReport:
+    """What one sealing did."""
+
+    runs: tuple[SealedRun, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON values; the keys are documented and stable."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
     """What a store is and holds."""
 
