@@ -133,7 +133,7 @@ def _opened(data: bytes, source: str) -> tuple[bytes, tuple[tuple[str, bytes], .
 
 def _trust(document: Json, source: str) -> Trust:
     fault = fields.Fault(source, "trust")
-    if isinstance(document, dict) and document.get("schema") != SCHEMA:
+    if isinstance(document, dict) and not fields.is_schema(document, SCHEMA):
         raise NotUnderstoodError(f"{source}: trust: schema {str(document.get('schema'))[:40]} is not known here")
     members = fault.members(document, _MEMBERS)
     lineage = members["lineage"]

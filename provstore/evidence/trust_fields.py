@@ -71,6 +71,12 @@ class Fault:
         return value
 
 
+def is_schema(value: Json, number: int) -> bool:
+    """Return whether an object states that it has this schema; ``true`` is not 1."""
+    stated = value.get("schema") if isinstance(value, dict) else None
+    return not isinstance(stated, bool) and stated == number
+
+
 def of_key(key: TrustedKey) -> dict[str, Json]:
     """Return a key as JSON."""
     return {

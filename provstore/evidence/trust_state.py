@@ -201,7 +201,7 @@ def _read(path: Path, fault: fields.Fault) -> Json:
         value = canonical.parse(data.removesuffix(b"\n"), max_bytes=_MAX_BYTES)
     except InputError as error:
         raise fault(str(error)) from error
-    if isinstance(value, dict) and value.get("schema") != SCHEMA:
+    if isinstance(value, dict) and not fields.is_schema(value, SCHEMA):
         raise NotUnderstoodError(f"{path}: {fault.place}: its schema is not known here")
     if value is None:
         raise fault("an object is expected")
