@@ -1,0 +1,182 @@
+"""Exported evidence as a place that can be verified: a directory of epoch files, envelopes and checkpoints.
+
+What a file says about its run is a claim until its signature has been checked; the names of the files give the order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from provstore.errors import InputError, NotUnderstoodError, TrustError
+from provstore.evidence import checkpoint, dsse, statement
+from provstore.model import canonical
+from provstore.model.evidence import BundleAt, RecordAt
+
+MAX_EPOCH_BYTES = 120 * 1024 * 1024
+MAX_FILES = 1_000_000
+MAX_SIGSTORE_BYTES = 2 * dsse.MAX_TEXT_BYTES
+
+_NAME = re.compile(r"epoch-(0|[1-9][0-9]{0,9})\.(jsonl|dsse\.json|sigstore\.json|checkpoint)")
+_RECORDS, _DSSE, _SIGSTORE, _CHECKPOINT = "jsonl", "dsse.json", "sigstore.json", "checkpoint"
+_MEDIA_TYPE = re.compile(r"application/vnd\.dev\.sigstore\.bundle(\.v0\.3\+json|\+json;version=0\.[123])")
+
+
+class ExportedEvidence:
+    """The evidence in a directory that ``provstore evidence export`` wrote; an ``EvidenceLog``.
+
+    Run, attempt and journal are what the first readable statement claims.
+
+    Args:
+        directory: Holds ``epoch-N.jsonl`` and ``epoch-N.dsse.json`` or ``epoch-N.sigstore.json``, perhaps
+            ``epoch-N.checkpoint``.
+
+    Raises:
+        InputError: It is no directory, or there is no such file in it.
+        NotUnderstoodError: It holds more files than are looked at.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._epochs = _epochs(directory)
+        epoch = self._first_statement()
+        self.run, self.attempt, self.store = ("", 0, "") if epoch is None else (epoch.run, epoch.attempt, epoch.store)
+        self.is_stated = epoch is not None
+        """False when no envelope could be read: then nothing says which run this is."""
+
+    def bundles(self) -> Iterator[BundleAt]:
+        """Yield the bundles by the numbers in their names, each with its checkpoint.
+
+        What cannot be an envelope is yielded as it stands: whoever verifies refuses it and goes on. So are two files
+        that hold different envelopes of one epoch: nothing tells which of them is meant.
+        """
+        for number, forms in self._epochs.items():
+            told = {form: self._envelope(number, form) for form in (_DSSE, _SIGSTORE) if form in forms}
+            if told:
+                envelope = next(iter(told.values())) if len(set(told.values())) == 1 else b""
+                note = self._checkpoint(number) if _CHECKPOINT in forms else None
+                where = " and ".join(_name(number, form) for form in told) if not envelope else _name(number, min(told))
+                yield BundleAt(envelope, note, where)
+
+    def records(self) -> Iterator[RecordAt]:
+        """Yield the record lines by the numbers in the names; the files state no indices.
+
+        Raises:
+            InputError: A file does not end with a line end, or cannot be read.
+            NotUnderstoodError: A file or a line is larger than is looked at.
+        """
+        for number, forms in self._epochs.items():
+            if _RECORDS in forms:
+                yield from self._lines(_name(number, _RECORDS))
+
+    def _lines(self, name: str) -> Iterator[RecordAt]:
+        path, most = self.directory / name, canonical.MAX_RECORD_BYTES + 1
+        with _opened(path, MAX_EPOCH_BYTES) as file:
+            at = 0
+            while line := file.readline(most):
+                at += 1
+                if not line.endswith(b"\n"):
+                    if len(line) == most:
+                        raise NotUnderstoodError(f"{path}: line {at}: more than {canonical.MAX_RECORD_BYTES} bytes")
+                    raise InputError(f"{path}: line {at}: has no line end: the file was cut")
+                yield RecordAt(None, line[:-1], f"{name} line {at}")
+
+    def _envelope(self, number: int, form: str) -> bytes:
+        """Return the envelope as ``dsse.parse`` takes it; in a Sigstore bundle it is a member."""
+        path = self.directory / _name(number, form)
+        if form == _DSSE:
+            return _read(path, dsse.MAX_TEXT_BYTES)
+        whole = _read(path, MAX_SIGSTORE_BYTES)
+        try:
+            return envelope_in(whole)
+        except TrustError:
+            return whole
+
+    def _checkpoint(self, number: int) -> bytes:
+        return _read(self.directory / _name(number, _CHECKPOINT), checkpoint.MAX_NOTE_BYTES)
+
+    def _first_statement(self) -> statement.Epoch | None:
+        for bundle in self.bundles():
+            try:
+                return statement.parse(dsse.parse(bundle.envelope).payload)
+            except TrustError:
+                continue
+        return None
+
+
+def envelope_in(bundle: bytes) -> bytes:
+    """Return the DSSE envelope of a Sigstore bundle that is verified with a key, as its own canonical text.
+
+    Members that a key does not need, such as entries of a public log, are not looked at.
+
+    Raises:
+        TrustError: ``envelope-malformed``, ``unknown-schema`` (another version of the format) or ``cap-exceeded``.
+    """
+    try:
+        value: Any = canonical.parse(bundle, max_bytes=MAX_SIGSTORE_BYTES, thing="Sigstore bundle")
+    except NotUnderstoodError as error:
+        raise TrustError(str(error), code="cap-exceeded") from error
+    except InputError as error:
+        raise TrustError(str(error), code="envelope-malformed") from error
+    kind = value.get("mediaType") if isinstance(value, dict) else None
+    envelope = value.get("dsseEnvelope") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not isinstance(envelope, dict):
+        text = "Sigstore bundle: members: need a media type and an envelope"
+        raise TrustError(text, code="envelope-malformed")
+    if not _MEDIA_TYPE.fullmatch(kind):
+        raise TrustError(f"Sigstore bundle: media type: {kind[:80]!a} is not known", code="unknown-schema")
+    return canonical.encode(envelope)
+
+
+def _epochs(directory: Path) -> dict[int, set[str]]:
+    """Return the forms that stand under each number, by number."""
+    found: dict[int, set[str]] = {}
+    if not directory.is_dir():
+        raise InputError(f"{directory}: evidence: no such directory")
+    with os.scandir(directory) as entries:
+        for seen, entry in enumerate(entries):
+            if seen >= MAX_FILES:
+                raise NotUnderstoodError(f"{directory}: evidence: more than {MAX_FILES} files")
+            named = _NAME.fullmatch(entry.name)
+            if named is not None:
+                found.setdefault(int(named[1]), set()).add(named[2])
+    if not found:
+        raise InputError(f"{directory}: evidence: holds no epoch-N.jsonl, .dsse.json or .sigstore.json")
+    return dict(sorted(found.items()))
+
+
+def _name(number: int, form: str) -> str:
+    return f"epoch-{number}.{form}"
+
+
+def _read(path: Path, most: int) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        InputError: It is no regular file, or cannot be read.
+        NotUnderstoodError: It is larger than is looked at.
+    """
+    with _opened(path, most) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def _opened(path: Path, most: int) -> Iterator[BinaryIO]:
+    """Give a regular file of at most ``most`` bytes; a link or pipe in its place is neither followed nor waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError(f"{path}: evidence: is no regular file")
+            if found.st_size > most:
+                raise NotUnderstoodError(f"{path}: evidence: {found.st_size} bytes are more than {most}")
+            yield file
+    except OSError as error:
+        raise InputError(f"{path}: evidence: {error.strerror}") from error
