@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provstore import config, cypher
-from provstore.api.store import GRAPH_FILE, READ_QUERIES, Store, existing, timing
+from provstore.api.opening import GRAPH_FILE, existing
+from provstore.api.store import READ_QUERIES, Store, timing
 from provstore.errors import InputError, StoreError
 from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
@@ -21,6 +22,8 @@ from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import open_store
 
 if TYPE_CHECKING:
+    from provstore.evidence.bundles import Limits
+    from provstore.evidence.keys import Signer
     from provstore.ingest.given import Progress
     from provstore.journal import Journal
 
@@ -31,6 +34,8 @@ def open(  # noqa: A001 - the public name is ``provstore.open``
     journal: str | Path | None = None,
     read_only: bool = False,
     progress: Progress | None = None,
+    signer: Signer | None = None,
+    limits: Limits | None = None,
 ) -> Store:
     """Open a store with its journal; a graph that is behind its journal catches up first.
 
@@ -40,12 +45,14 @@ def open(  # noqa: A001 - the public name is ``provstore.open``
         journal: Directory of the journal; else ``PROVSTORE_JOURNAL``, else beside the embedded store.
         read_only: Take no lock and change nothing, except to catch up when nobody else writes.
         progress: Called with (done, total, what) during long work.
+        signer: Sign in the background what is ingested and recorded, and the rest on closing.
+        limits: When an evidence epoch closes at the latest, with a signer.
 
     Raises:
         ConfigError: The address is not one of a store.
         StoreError: The store or its journal is missing, damaged, locked by another process, or does not answer.
     """
-    return Store(config.store_uri(uri), journal, read_only=read_only, progress=progress)
+    return Store(config.store_uri(uri), journal, read_only=read_only, progress=progress, signer=signer, limits=limits)
 
 
 def diagnose(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,37 +13,50 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from provstore import config, cypher
 from provstore.api.answers import answer, number_of, text_of
-from provstore.errors import ConfigError, InputError, StoreError
+from provstore.api.opening import open_both
+from provstore.errors import ConfigError, InputError
 from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
-from provstore.model.report import Answer, CheckReport, IngestReport, StoreInfo
+from provstore.model.report import Answer, CheckReport, IngestReport, SealReport, StoreInfo
 from provstore.model.trace import Trace
 from provstore.sources.flight_recorder import ReadOptions
-from provstore.stores import GraphStore, open_store
+from provstore.stores import open_store
 
 if TYPE_CHECKING:
+    from provstore.api.signing import Signing
+    from provstore.evidence.bundles import Limits
+    from provstore.evidence.keys import Signer
+    from provstore.evidence.statement import AnchorClaim
     from provstore.exports import ExportOptions, ExportReport
     from provstore.ingest.given import Progress
-    from provstore.journal import Journal
+    from provstore.model.evidence import AgreedDigest, Observation
 
 READ_QUERIES = "read/"
-GRAPH_FILE = "graph.kgl"
-_LOG = logging.getLogger("provstore")
 
 
 class Store:
     """A journal and the graph made from it."""
 
     def __init__(
-        self, uri: str, journal: str | Path | None = None, *, read_only: bool = False, progress: Progress | None = None
+        self,
+        uri: str,
+        journal: str | Path | None = None,
+        *,
+        read_only: bool = False,
+        progress: Progress | None = None,
+        signer: Signer | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.uri = uri
         self._read_only = read_only
         self._exits = contextlib.ExitStack()
+        self._signing: Signing | None = None
         try:
             self._journal_directory = self._place(journal)
-            self._behind = 0
-            self._open(progress)
+            opened = open_both(uri, self._journal_directory, self._exits, read_only=read_only, progress=progress)
+            self._journal, self._graph, self._behind = opened.journal, opened.graph, opened.behind
+            if signer is not None:
+                self._signs(signer, limits)
         except BaseException:
             self._exits.close()
             raise
@@ -60,8 +72,12 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Save what was written and let go of graph and journal."""
-        self._exits.close()
+        """Sign what waits if the store was opened with a signer, save what was written, let go of graph and journal."""
+        try:
+            if self._signing is not None:
+                self._signing.finish()
+        finally:
+            self._exits.close()
 
     def ingest(
         self,
@@ -95,11 +111,105 @@ class Store:
         from provstore.ingest.evidence import take_in
         from provstore.ingest.given import Request
 
-        if self._read_only:
-            raise ConfigError(f"{self.uri}: store: opened for reading only")
+        self._require_writable("nothing can be taken in")
         options = ReadOptions(rank_regex=rank_regex, rank_map=rank_map, recursive=recursive)
         request = Request([], run, attempt, options, keep_source, progress)
-        return take_in(sources, source, request, self._journal, self._graph)
+        report = take_in(sources, source, request, self._journal, self._graph)
+        if self._signing is not None:
+            self._signing.note(report.runs)
+        return report
+
+    def record(
+        self,
+        items: Iterable[Observation | AgreedDigest],
+        *,
+        run: str,
+        attempt: int = 0,
+        rank_signer: Signer | None = None,
+    ) -> int:
+        """Keep what a run states about itself as records, acknowledged when this returns.
+
+        They are signed by :meth:`seal`, or in the background when the store was opened with a signer.
+
+        Args:
+            items: ``provstore.model.evidence.Observation`` and ``AgreedDigest`` values.
+            run: The run.
+            attempt: Its incarnation.
+            rank_signer: Key of the one rank that states all of it: a false statement is then that key's.
+
+        Returns:
+            Index in the run tree of the first record.
+
+        Raises:
+            InputError: The run is closed, or a value cannot be kept.
+            StoreError: The journal cannot be written.
+        """
+        self._require_writable("records cannot be kept")
+        given = list(items)
+        if not given:
+            raise InputError(f"{run}: records: there are none to keep")
+        return self._signs().record(given, (run, attempt), rank_signer)
+
+    def seal(
+        self,
+        *,
+        signer: Signer,
+        run: str | None = None,
+        attempt: int | None = None,
+        close: str | None = None,
+        world: int | None = None,
+        train_epoch: int | None = None,
+        anchors: Sequence[AnchorClaim] = (),
+        org: str = "provstore",
+        limits: Limits | None = None,
+        progress: Progress | None = None,
+    ) -> SealReport:
+        """Sign everything that is not signed yet, of one run or of all; what is signed is durable.
+
+        Args:
+            signer: ``public_key`` and ``sign(message)``: a key file, a key management service, a hardware module.
+            run: The run; all of them when not given.
+            attempt: Its incarnation.
+            close: ``finished``, ``aborted`` or ``collector-lost``: sign that nothing follows.
+            world: How many ranks the run has.
+            train_epoch: The training epoch that the records belong to.
+            anchors: Checkpoints seen before: a lower bound of the time of this signature.
+            org: First part of the origin of checkpoints.
+            limits: When an evidence epoch closes at the latest.
+            progress: Called with (done, total, what).
+
+        Raises:
+            InputError: No such run, or it is closed.
+            StoreError: A batch is missing or altered, or the journal cannot be written.
+            TrustError: What is signed already does not hold; nothing is signed on top of it.
+        """
+        from provstore.api.signing import scopes_to_seal
+        from provstore.evidence.bundles import Claims, Limits
+        from provstore.ingest.sealing import SealRequest
+
+        self._require_writable("nothing can be signed")
+        claims = Claims(train_epoch, world, tuple(anchors))
+        request = SealRequest(signer, close, limits or Limits(), claims, org)
+        scopes = scopes_to_seal(self._journal, self.uri, run, attempt, close)
+        return self._signs().seal(scopes, request, progress)
+
+    def _require_writable(self, what: str) -> None:
+        if self._read_only:
+            raise ConfigError(f"{self.uri}: store: opened for reading only; {what}")
+
+    def _signs(self, signer: Signer | None = None, limits: Limits | None = None) -> Signing:
+        """Return what records and signs, made when it is first needed."""
+        if self._signing is None:
+            from provstore.api.signing import Signing
+
+            self._require_writable("nothing can be signed")
+            self._signing = Signing(self._journal, self._graph, signer, limits)
+        return self._signing
+
+    def _place(self, journal: str | Path | None) -> Path:
+        if self.uri.startswith("memory:") and journal is None:
+            return Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="provstore-")))
+        return config.journal_directory(self.uri, journal)
 
     def trace(
         self,
@@ -301,67 +411,6 @@ class Store:
         with contextlib.closing(open_store("memory:", writable=True)) as empty:
             return check(self._graph, self._journal, empty)
 
-    def _place(self, journal: str | Path | None) -> Path:
-        if self.uri.startswith("memory:") and journal is None:
-            return Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="provstore-")))
-        return config.journal_directory(self.uri, journal)
-
-    def _open(self, progress: Progress | None) -> None:
-        from provstore.journal import Journal
-        from provstore.queries.info import behind
-
-        if not self._read_only:
-            self._open_for_writing(progress)
-            return
-        self._journal: Journal = self._exits.enter_context(
-            Journal.open(existing(self._journal_directory), writable=False)
-        )
-        try:
-            graph = open_store(self.uri, writable=False)
-            self._graph: GraphStore = self._exits.enter_context(contextlib.closing(graph))
-            self._behind = behind(self._graph, self._journal)
-        except StoreError:
-            # No graph file yet, although there is a journal: it can be made from it.
-            directory = config.embedded_directory(self.uri)
-            if directory is None or (directory / GRAPH_FILE).exists() or not self._journal.position:
-                raise
-            self._behind = self._journal.position
-        if self._behind:
-            self._catch_up_and_reopen(progress)
-
-    def _open_for_writing(self, progress: Progress | None) -> None:
-        from provstore.ingest.upkeep import catch_up
-        from provstore.journal import Journal
-
-        self._journal = self._exits.enter_context(Journal.open(self._journal_directory, writable=True))
-        self._graph = self._exits.enter_context(contextlib.closing(open_store(self.uri, writable=True)))
-        self._refuse_strangers()
-        catch_up(self._graph, self._journal, progress)
-
-    def _refuse_strangers(self) -> None:
-        """Refuse to write where graph and journal do not belong together: what one of them lacks would be forgotten."""
-        from provstore.queries.info import foreign_journal, lost
-
-        hint = "provstore store rebuild makes the graph anew from the journal, and keeps the old one beside it"
-        gone = lost(self._graph, self._journal)
-        if gone is not None:
-            raise StoreError(f"{self._journal_directory}: {gone}", hint=hint)
-        other = foreign_journal(self._graph, self._journal)
-        if other is not None and config.embedded_directory(self.uri) is not None:
-            raise StoreError(f"{self.uri}: the graph was made from another journal ({other})", hint=hint)
-
-    def _catch_up_and_reopen(self, progress: Progress | None) -> None:
-        """Catch up when nobody else writes; otherwise read what is there and say that it is behind."""
-        try:
-            with Store(self.uri, self._journal_directory, progress=progress):
-                pass
-        except StoreError as error:
-            _LOG.info("%s: the graph is behind its journal: %s", self.uri, error)
-            return
-        self._exits.close()
-        self._behind = 0
-        self._open(progress)
-
     def _behind_note(self) -> str:
         return f"the graph is {self._behind} batches behind its journal, which another process is writing"
 
@@ -377,13 +426,6 @@ class Store:
         listed = ", ".join(f"{name} attempt {number}" for name, number in fits)
         hint = "choose with --run and --attempt"
         raise InputError(f"{self.uri}: {asked or 'runs'}: {len(fits)} fit: {listed}", hint=hint)
-
-
-def existing(directory: Path) -> Path:
-    """Return the directory of a journal that must be there."""
-    if not directory.is_dir():
-        raise StoreError(f"{directory}: journal: there is none here", hint="provstore ingest PATH creates one")
-    return directory
 
 
 def timing(started: float, read: float) -> dict[str, float]:

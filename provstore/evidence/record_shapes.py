@@ -129,6 +129,7 @@ _OWN: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
         "quarantined": _is_count,
         "source": _or_none(
             _object(
+                element=_or_none(_is_text),
                 kept=lambda value: type(value) is bool,
                 reader=_is_text,
                 sha256=_is_hex,

@@ -29,6 +29,7 @@ def ingest(
     quarantined: int = 0,
     mode: str = evidence.MODES[0],
     reason: str = "",
+    rank: int | None = None,
     at_ns: int | None = None,
 ) -> bytes:
     """Return the record of an ingested file.
@@ -36,13 +37,15 @@ def ingest(
     Args:
         run: The run.
         attempt: Its incarnation.
-        n: Number among the records of the collector.
+        n: Number among the records of the rank, or of the collector.
         batch: Number of the journal batch that holds the facts.
-        source: ``kept``, ``reader``, ``sha256``, ``size``, ``version`` of the file; ``None`` when there was none.
+        source: ``element`` (id of the node that describes the file), ``kept``, ``reader``, ``sha256``, ``size``,
+            ``version``; ``None`` when there was no file.
         facts: ``encoding``, ``rows``, ``sha256`` of the batch.
         quarantined: Entries of the file that were set aside.
         mode: Recording mode of the policy in force.
         reason: Why it is in force.
+        rank: Whose file it is, when it is one rank's.
         at_ns: Wall clock, nanoseconds since 1970.
 
     Raises:
@@ -55,7 +58,7 @@ def ingest(
         "quarantined": quarantined,
         "source": None if source is None else dict(source),
     }
-    return _line(evidence.INGEST, run, attempt, n, None, at_ns, own)
+    return _line(evidence.INGEST, run, attempt, n, rank, at_ns, own)
 
 
 def observation(run: str, attempt: int, n: int, said: Observation) -> bytes:

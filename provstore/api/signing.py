@@ -1,0 +1,134 @@
+"""Records and signatures of an open store: how far each run is signed, and signing in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provstore.errors import ConfigError, InputError
+from provstore.evidence.bundles import Ledger, Limits
+from provstore.evidence.keys import Signer
+from provstore.ingest import sealing
+from provstore.ingest.background import BackgroundSigner
+from provstore.ingest.given import Progress
+from provstore.ingest.upkeep import catch_up
+from provstore.journal import Journal
+from provstore.model.evidence import AgreedDigest, Observation
+from provstore.model.report import SealReport
+from provstore.stores import GraphStore
+
+Scope = tuple[str, int]
+
+
+class Signing:
+    """What an open store records and signs.
+
+    Args:
+        journal: Open for writing.
+        graph: Its graph.
+        signer: Signs in the background; without one only :meth:`seal` signs.
+        limits: When an evidence epoch closes at the latest, in the background.
+    """
+
+    def __init__(
+        self, journal: Journal, graph: GraphStore, signer: Signer | None = None, limits: Limits | None = None
+    ) -> None:
+        self._journal, self._graph = journal, graph
+        self._ledgers: dict[Scope, Ledger] = {}
+        self._background: BackgroundSigner | None = None
+        if signer is not None:
+            self._background = BackgroundSigner(journal, sealing.SealRequest(signer, limits=limits or Limits()))
+
+    def record(self, items: Sequence[Observation | AgreedDigest], scope: Scope, rank_signer: Signer | None) -> int:
+        """Keep records and show them in the graph; return the index of the first in the run tree."""
+        ledger = self._ledger(scope)
+        try:
+            with ledger.lock:
+                first = sealing.record(self._journal, ledger, items, rank_signer)
+        except BaseException:
+            self._forget(scope)
+            raise
+        self.show()
+        self.note([scope])
+        return first
+
+    def seal(
+        self, scopes: Sequence[Scope], request: sealing.SealRequest, progress: Progress | None = None
+    ) -> SealReport:
+        """Sign what waits in each of these runs and show it in the graph."""
+        done = []
+        try:
+            for at, scope in enumerate(scopes):
+                try:
+                    done.append(sealing.seal(self._journal, self._ledger(scope), request))
+                except BaseException:
+                    self._forget(scope)
+                    raise
+                if progress:
+                    progress(at + 1, len(scopes), "signing")
+        finally:
+            self.show()
+        return SealReport(tuple(done))
+
+    def note(self, scopes: Sequence[Scope]) -> None:
+        """Say that something of these runs waits for a signature."""
+        if self._background is not None:
+            for scope in scopes:
+                self._background.note(scope)
+
+    def show(self) -> None:
+        """Bring into the graph what the journal has acknowledged."""
+        catch_up(self._graph, self._journal)
+
+    def finish(self) -> None:
+        """Sign what waits, when there is a signer, and show it."""
+        if self._background is not None:
+            self._background.finish()
+            self._background = None
+            self.show()
+
+    def _ledger(self, scope: Scope) -> Ledger:
+        if self._background is not None:
+            return self._background.ledger(scope)
+        if scope not in self._ledgers:
+            self._ledgers[scope] = sealing.load(self._journal, scope)
+        return self._ledgers[scope]
+
+    def _forget(self, scope: Scope) -> None:
+        self._ledgers.pop(scope, None)
+        if self._background is not None:
+            self._background.forget(scope)
+
+
+def scopes_to_seal(
+    journal: Journal, place: str, run: str | None, attempt: int | None, close: str | None
+) -> list[Scope]:
+    """Return the attempts to sign: those that fit and are open; imported documents (run ``""``) are one of them.
+
+    Raises:
+        InputError: None fits, or several do although one is to be closed.
+    """
+    fits = fitting(journal.scopes(), place, run, attempt)
+    if run is None and close is None:
+        fits = [scope for scope in fits if not journal.evidence_size(*scope).is_closed]
+    if close is not None and len(fits) > 1:
+        raise InputError(f"{place}: --close: {len(fits)} runs fit", hint="choose with --run and --attempt")
+    return fits
+
+
+def fitting(known: Sequence[Scope], place: str, run: str | None, attempt: int | None) -> list[Scope]:
+    """Return the attempts that were asked for.
+
+    Raises:
+        InputError: There is none.
+    """
+    fits = [scope for scope in known if run in (None, scope[0]) and attempt in (None, scope[1])]
+    if not fits:
+        asked = " ".join(f"{name} {value}" for name, value in (("run", run), ("attempt", attempt)) if value is not None)
+        raise InputError(f"{place}: {asked or 'runs'}: the store holds none")
+    return fits
+
+
+def require_writable(place: str, *, read_only: bool, what: str) -> None:
+    """Refuse what a store that was opened for reading cannot do."""
+    if read_only:
+        raise ConfigError(f"{place}: store: opened for reading only; {what}")
