@@ -159,7 +159,7 @@ def _finding(one: Difference, stated: _Stated, covers: Covers) -> EvidenceFindin
     return EvidenceFinding(
         run=near.run if near else _text(one.fact.properties.get("run")),
         attempt=near.attempt if near else _number(one.fact.properties.get("attempt")),
-        epoch=near.epoch if near and is_covered else None,
+        epoch=near.epoch if near and (is_covered or own) else None,
         seq=near.seq if near and (is_covered or own) else None,
         code=CODE,
         where=one.where,
