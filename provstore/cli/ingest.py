@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from provstore.cli import _keys
 from provstore.cli._choices import rank_map
 from provstore.cli._options import Globals, flags
 from provstore.cli._reports import ingest_code, ingest_lines
 from provstore.cli._screen import Screen, print_lines
 from provstore.cli._stores import opened
+from provstore.cli.seal import seal_lines
+from provstore.errors import ConfigError
 
 EXAMPLES = """Examples:
 
 \b
 provstore ingest dumps/
 provstore ingest dumps/ --run my-job --attempt 1
+provstore ingest dumps/ --seal --key alice
 provstore ingest pipeline.provn --as prov-n"""
 
 
@@ -51,12 +56,17 @@ def ingest(
     keep_source: Annotated[
         bool, typer.Option("--keep-source/--no-keep-source", help="Keep each file's bytes in the journal.")
     ] = True,
+    seal: Annotated[bool, typer.Option("--seal", help="Sign what came in.")] = False,
+    key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
 ) -> None:
     """Read dumps and PROV documents into the journal and the graph.
 
     Reading the same evidence again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store or journal
     unavailable.
     """
+    if key is not None and not seal:
+        raise ConfigError("ingest: --key: signs only with --seal", hint="add --seal")
+    signer = _keys.signer(key) if seal else None
     screen = Screen(settings)
     with (
         opened(settings, read_only=False) as store,
@@ -73,8 +83,13 @@ def ingest(
             keep_source=keep_source,
             progress=progress,
         )
+        sealed = [store.seal(signer=signer, run=name, attempt=number) for name, number in report.runs] if signer else []
+
+    answer = report.to_dict() | ({"sealed": [asdict(one) for said in sealed for one in said.runs]} if seal else {})
 
     def draw(console: Console) -> None:
         print_lines(console, ingest_lines(report, width=console.width, verbose=settings.verbose, quiet=settings.quiet))
+        for said in sealed:
+            print_lines(console, seal_lines(said, width=console.width))
 
-    screen.show(report.to_dict(), draw, ingest_code(report))
+    screen.show(answer, draw, ingest_code(report))

@@ -119,8 +119,13 @@ def sign(
         root=ledger.tree.root().hex(),
         keyid=keys.fingerprint(request.signer.public_key),
         closed=ledger.closed,
-        checkpoint=note.decode(),
+        checkpoint=(note or _last_note(journal, ledger)).decode(),
     )
+
+
+def _last_note(journal: Journal, ledger: Ledger) -> bytes:
+    last = deque(journal.evidence(ledger.run, ledger.attempt).bundles(), maxlen=1)
+    return (last[0].checkpoint or b"") if last else b""
 
 
 def record(

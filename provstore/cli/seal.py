@@ -1,0 +1,94 @@
+"""``provstore seal``: sign what is not signed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from provstore.cli import _keys
+from provstore.cli._options import Globals, flags
+from provstore.cli._screen import Line, Screen, print_lines
+from provstore.cli._stores import opened
+from provstore.cli._text import counted, folded, printable
+from provstore.model.report import SealedRun, SealReport
+
+EXAMPLES = """Examples:
+
+\b
+provstore seal
+provstore seal my-job --key alice
+provstore seal my-job --attempt 1 --close finished"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(flags(seal))
+
+
+def seal(
+    settings: Globals,
+    *,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run [default: all].")] = None,
+    attempt: Annotated[int | None, typer.Option(metavar="N", help="Incarnation of the run.", min=0)] = None,
+    key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
+    close: Annotated[
+        str | None,
+        typer.Option(metavar="REASON", help="Sign that nothing follows: finished, aborted or collector-lost."),
+    ] = None,
+    world: Annotated[int | None, typer.Option(metavar="N", help="How many ranks the run has.", min=1)] = None,
+    train_epoch: Annotated[
+        int | None, typer.Option(metavar="N", help="Training epoch that the records belong to.", min=0)
+    ] = None,
+    org: Annotated[str, typer.Option(metavar="NAME", help="First part of the origin of checkpoints.")] = "provstore",
+) -> None:
+    """Sign everything that is not signed yet.
+
+    Keep the printed checkpoint elsewhere: it holds what is signed now in place. Exit code: 0 signed, or nothing was
+    unsigned; 1 what is signed already does not hold; 2 no such run or key; 7 store or journal unavailable.
+    """
+    screen = Screen(settings)
+    signer = _keys.signer(key)
+    with opened(settings, read_only=False) as store, screen.progress("signing") as progress:
+        report = store.seal(
+            signer=signer,
+            run=run,
+            attempt=attempt,
+            close=close,
+            world=world,
+            train_epoch=train_epoch,
+            org=org,
+            progress=progress,
+        )
+
+    def draw(console: Console) -> None:
+        print_lines(console, seal_lines(report, width=console.width))
+
+    screen.show(report.to_dict(), draw)
+
+
+def seal_lines(report: SealReport, *, width: int) -> Iterator[Line]:
+    """Yield what was signed of each run, and the checkpoint to keep."""
+    for one in report.runs:
+        yield from (Line(text, "bold") for text in folded(_said(one), width, "", "  "))
+        if one.checkpoint:
+            yield Line("keep this checkpoint elsewhere; provstore verify --anchor FILE compares with it:", "dim")
+            yield from (Line(f"  {printable(text)}") for text in one.checkpoint.rstrip("\n").split("\n"))
+    if not report.runs:
+        yield Line("every run is closed: there is nothing left to sign")
+    for note in report.notes:
+        yield from (Line(text, "yellow") for text in folded(note, width, "", "  "))
+
+
+def _said(one: SealedRun) -> str:
+    run = f"run {one.run}, attempt {one.attempt}" if one.run else "imported documents"
+    if not one.epochs:
+        return f"{run}: nothing was unsigned; {counted(one.size, 'record')} signed before"
+    epochs = str(one.epochs[0]) if len(one.epochs) == 1 else f"{one.epochs[0]}-{one.epochs[-1]}"
+    closed = ", closed: nothing may follow" if one.closed else ""
+    return (
+        f"{run}: {counted(one.records, 'record')} signed in epoch {epochs} by {one.keyid}; "
+        f"{counted(one.size, 'record')} in all{closed}"
+    )
