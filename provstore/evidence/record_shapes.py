@@ -11,6 +11,7 @@ from provstore.errors import InputError
 from provstore.model import canonical, evidence
 
 _HEX = re.compile(r"[0-9a-f]{64}")
+_ROW = {"n", "t", "v"}
 _KEYID = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
@@ -50,7 +51,7 @@ def _is_mode(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    return value is None or (type(value) is str and _untagged(canonical.tagged_integer, value))
+    return value is None or _untagged(canonical.tagged_integer, value)
 
 
 def _untagged(read: Callable[[str], object], text: object) -> bool:
@@ -72,21 +73,26 @@ _TYPES: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def _is_values(value: object) -> bool:
+def is_values(value: object) -> bool:
     """Return whether it is a list of named values in their one order, without repetition."""
     if type(value) is not list:
         return False
-    last = None
+    before: dict[str, Any] | None = None
     for row in value:
-        if type(row) is not dict or row.keys() != {"n", "t", "v"} or type(row["n"]) is not str:
+        if type(row) is not dict or row.keys() != _ROW or type(row["n"]) is not str:
             return False
-        if row["t"] not in _TYPES or not _TYPES[row["t"]](row["v"]):
+        check = _TYPES.get(row["t"]) if type(row["t"]) is str else None
+        if check is None or not check(row["v"]):
             return False
-        order = (row["n"].encode(), row["t"], canonical.encode(row["v"]))
-        if last is not None and order <= last:
+        # Strings compare by code points, and that is the order of their UTF-8 bytes.
+        if before is not None and row["n"] <= before["n"] and _order(row) <= _order(before):
             return False
-        last = order
+        before = row
     return True
+
+
+def _order(row: dict[str, Any]) -> tuple[str, str, bytes]:
+    return row["n"], row["t"], canonical.encode(row["v"])
 
 
 def _is_ranks(value: object) -> bool:
@@ -138,12 +144,12 @@ _OWN: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
             )
         ),
     },
-    evidence.OBSERVATION: {"name": _is_text, "step": _is_count_or_none, "values": _is_values},
+    evidence.OBSERVATION: {"name": _is_text, "step": _is_count_or_none, "values": is_values},
     evidence.DIGEST: {"name": _is_text, "ranks": _is_ranks, "sha256": _is_hex, "step": _is_count_or_none},
-    evidence.POLICY: {"document": _is_values, "mode": _is_mode, "reason": _is_text},
+    evidence.POLICY: {"document": is_values, "mode": _is_mode, "reason": _is_text},
     evidence.RANK_CERTIFICATE: {"certified": _is_count, "keyid": _is_keyid, "public": _is_hex},
     evidence.KEY_ROTATION: {"new": _is_keyid, "old": _is_keyid, "public": _is_hex},
-    evidence.RECOVERY: {"cause": _is_text, "details": _is_values},
+    evidence.RECOVERY: {"cause": _is_text, "details": is_values},
     evidence.GAP: {"cause": _is_text, "from": _is_count_or_none, "lost": _is_count},
     evidence.RUN_CLOSE: {
         "batches": _is_count,

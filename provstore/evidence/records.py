@@ -17,6 +17,12 @@ from provstore.model.evidence import AgreedDigest, Observation, Scalar
 
 MAX_LINE_BYTES = canonical.MAX_RECORD_BYTES
 
+# Lists of named values are right by the way they are built, and checking them again would double the cost.
+_CHECKS = {
+    kind: tuple((name, holds) for name, holds in checks.items() if holds is not record_shapes.is_values)
+    for kind, checks in record_shapes.KINDS.items()
+}
+
 
 def ingest(
     run: str,
@@ -58,24 +64,24 @@ def ingest(
         "quarantined": quarantined,
         "source": None if source is None else dict(source),
     }
-    return _line(evidence.INGEST, run, attempt, n, rank, at_ns, own)
+    return _line(evidence.INGEST, (run, attempt, n), rank, at_ns, own)
 
 
 def observation(run: str, attempt: int, n: int, said: Observation) -> bytes:
     """Return the record of something the run states about itself."""
-    own: dict[str, Json] = {"name": said.name, "step": said.step, "values": evidence.tagged(said.values)}
-    return _line(evidence.OBSERVATION, run, attempt, n, said.rank, said.at_ns, own)
+    own: dict[str, Json] = {"name": said.name, "step": said.step, "values": _named(said.values)}
+    return _line(evidence.OBSERVATION, (run, attempt, n), said.rank, said.at_ns, own)
 
 
 def digest(run: str, attempt: int, n: int, said: AgreedDigest) -> bytes:
     """Return the record of a digest that several ranks must agree on."""
     own: dict[str, Json] = {
         "name": said.name,
-        "ranks": list(sorted(said.ranks)),
+        "ranks": [*sorted(said.ranks)],
         "sha256": said.sha256,
         "step": said.step,
     }
-    return _line(evidence.DIGEST, run, attempt, n, said.rank, said.at_ns, own)
+    return _line(evidence.DIGEST, (run, attempt, n), said.rank, said.at_ns, own)
 
 
 def policy(
@@ -90,8 +96,8 @@ def policy(
     at_ns: int | None = None,
 ) -> bytes:
     """Return the record of a recording policy that is in force from here."""
-    own: dict[str, Json] = {"document": evidence.tagged(document), "mode": mode, "reason": reason}
-    return _line(evidence.POLICY, run, attempt, n, rank, at_ns, own)
+    own: dict[str, Json] = {"document": _named(document), "mode": mode, "reason": reason}
+    return _line(evidence.POLICY, (run, attempt, n), rank, at_ns, own)
 
 
 def rank_certificate(
@@ -99,13 +105,13 @@ def rank_certificate(
 ) -> bytes:
     """Return the record by which the run's key names the key of a rank."""
     own: dict[str, Json] = {"certified": certified, "keyid": keys.fingerprint(public), "public": public.hex()}
-    return _line(evidence.RANK_CERTIFICATE, run, attempt, n, None, at_ns, own)
+    return _line(evidence.RANK_CERTIFICATE, (run, attempt, n), None, at_ns, own)
 
 
 def key_rotation(run: str, attempt: int, n: int, *, old: bytes, new: bytes, at_ns: int | None = None) -> bytes:
     """Return the record that announces another signing key; both are public keys."""
     own: dict[str, Json] = {"new": keys.fingerprint(new), "old": keys.fingerprint(old), "public": new.hex()}
-    return _line(evidence.KEY_ROTATION, run, attempt, n, None, at_ns, own)
+    return _line(evidence.KEY_ROTATION, (run, attempt, n), None, at_ns, own)
 
 
 def recovery(
@@ -119,8 +125,8 @@ def recovery(
     at_ns: int | None = None,
 ) -> bytes:
     """Return the record of a recovery after an accident."""
-    own: dict[str, Json] = {"cause": cause, "details": evidence.tagged(details)}
-    return _line(evidence.RECOVERY, run, attempt, n, rank, at_ns, own)
+    own: dict[str, Json] = {"cause": cause, "details": _named(details)}
+    return _line(evidence.RECOVERY, (run, attempt, n), rank, at_ns, own)
 
 
 def gap(
@@ -136,7 +142,7 @@ def gap(
 ) -> bytes:
     """Return the record of records that could not be kept; ``since`` is the first that is lost, where known."""
     own: dict[str, Json] = {"cause": cause, "from": since, "lost": lost}
-    return _line(evidence.GAP, run, attempt, n, rank, at_ns, own)
+    return _line(evidence.GAP, (run, attempt, n), rank, at_ns, own)
 
 
 def run_close(
@@ -144,7 +150,7 @@ def run_close(
 ) -> bytes:
     """Return the last record of a run: why it ended, and the records and batches before this one."""
     own: dict[str, Json] = {"batches": batches, "reason": reason, "records": records}
-    return _line(evidence.RUN_CLOSE, run, attempt, n, None, at_ns, own)
+    return _line(evidence.RUN_CLOSE, (run, attempt, n), None, at_ns, own)
 
 
 def parse(line: bytes) -> dict[str, Any]:
@@ -169,28 +175,45 @@ def parse(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _line(
-    kind: str, run: str, attempt: int, n: int, rank: int | None, at_ns: int | None, own: dict[str, Json]
-) -> bytes:
+def _line(kind: str, numbers: tuple[str, int, int], rank: int | None, at_ns: int | None, own: dict[str, Json]) -> bytes:
+    """Return the line of a record; ``numbers`` are run, attempt and n."""
     own["at"] = None if at_ns is None else canonical.tag_integer(at_ns)
-    own["attempt"] = attempt
+    own["run"], own["attempt"], own["n"] = numbers
     own["kind"] = kind
-    own["n"] = n
     own["rank"] = rank
-    own["run"] = run
     own["schema"] = evidence.RECORD_SCHEMA
-    fault = record_shapes.fault(own)
-    if fault:
-        raise InputError(f"record: {kind}: {fault}")
+    for name, holds in _CHECKS[kind]:
+        if not holds(own[name]):
+            raise InputError(f"record: {kind}: {name}: {str(own[name])[:60]!a} cannot stand there")
     line = canonical.encode(own)
     if len(line) > MAX_LINE_BYTES:
-        raise InputError(f"record: size: {len(line)} bytes are more than {MAX_LINE_BYTES}")
+        raise InputError(f"record: {kind}: {len(line)} bytes are more than {MAX_LINE_BYTES}")
     return line
+
+
+def _named(values: Mapping[str, Scalar]) -> list[Json]:
+    """Return named values in their one order; strings compare by code points, and so do their UTF-8 bytes."""
+    rows: list[Json] = []
+    for name in sorted(values, key=_text):
+        value = values[name]
+        if isinstance(value, str):
+            rows.append({"n": name, "t": "s", "v": value})
+        elif value is None or isinstance(value, (int, float)):
+            rows.append(evidence.tag(name, value))
+        else:
+            raise InputError(f"record: value {name[:40]!a}: a {type(value).__name__} cannot be kept")
+    return rows
+
+
+def _text(name: object) -> str:
+    if not isinstance(name, str):
+        raise InputError(f"record: name: {str(name)[:40]!a} is no text")
+    return name
 
 
 def _require_known(value: Mapping[str, Any]) -> None:
     schema, kind = value.get("schema"), value.get("kind")
-    if not type(schema) is int or not isinstance(kind, str):
+    if type(schema) is not int or not isinstance(kind, str):
         raise _malformed("schema, kind: are missing, or of another type")
     if schema != evidence.RECORD_SCHEMA:
         raise TrustError(f"record: schema: {schema} is not known here", code="unknown-schema")
