@@ -22,11 +22,15 @@ def exported(
 
 
 def flip(path: Path, *, bit: int = 0, at: int | None = None) -> None:
-    """Change one bit of a file: of the byte at ``at``, else inside the payload of an envelope, else in the middle."""
+    """Change one bit of a file: in the byte at ``at``, else in an envelope's payload, a note's root, or the middle."""
     data = bytearray(path.read_bytes())
-    start = data.find(b'"payload":"')
-    place = at if at is not None else (start + 61 if start >= 0 else len(data) // 2)
-    data[place] ^= 1 << bit
+    if at is None:
+        payload = data.find(b'"payload":"')
+        if path.name.endswith("checkpoint"):
+            at = data.find(b"\n", data.find(b"\n") + 1) + 6
+        else:
+            at = payload + 61 if payload >= 0 else len(data) // 2
+    data[at] ^= 1 << bit
     path.write_bytes(data)
 
 

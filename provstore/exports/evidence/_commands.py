@@ -176,7 +176,7 @@ for n in range(int(sys.argv[1]) + 1):
         for line in file:
             tree.append_entry(line[:-1])
 with open("checkpoint", encoding="utf-8") as file:
-    sys.exit(tree.get_state() != base64.b64decode(file.read().split("\n")[2]))
+    sys.exit(tree.get_root() != base64.b64decode(file.read().split("\n")[2]))
 EOF
 """
 
