@@ -79,6 +79,11 @@ def _continue(found: Scan, disk: Disk) -> Writer:
         if isinstance(last.seal.said, dict) and last.seal.said.get("sha256") == last.seal.digest:
             _close_name(last, disk)
         return Writer(directory, journal_id, disk, found.last_jseq, last, is_closed=True)
+    if _is_given_up(last):
+        output = Writer(directory, journal_id, disk, found.last_jseq, last, is_closed=True)
+        said = event("recovery", cause="unacknowledged tail", segment=last.number, bytes=last.size)
+        output.append(frames.EVENT, said)
+        return output
     if not last.is_whole or not last.entries:
         output = Writer(directory, journal_id, disk, found.last_jseq, last, is_closed=True)
         output.append(frames.EVENT, event("recovery", cause="damage", segment=last.number, bytes=last.size))
@@ -93,6 +98,12 @@ def _continue(found: Scan, disk: Disk) -> Writer:
         )
         output.append(frames.EVENT, said)
     return output
+
+
+def _is_given_up(last: Segment) -> bool:
+    """Return whether a segment got its final name without a seal: its sync failed, and nothing may be added to it."""
+    digits = segments.name_digest(last.path)
+    return bool(digits) and last.seal is None and last.digest.startswith(digits)
 
 
 def _close_name(closed: Segment, disk: Disk) -> None:

@@ -149,9 +149,11 @@ def scan(path: Path, number: int, journal_id: str, size: int | None, last_jseq: 
         path: The file.
         number: Its number; part of every checksum.
         journal_id: Whose frames count.
-        size: Bytes that belong to the chain as the next header states it; ``None`` for all there are now.
+        size: Bytes that belong to the chain as the next header states it; ``None`` for all there are now, or as many
+            as the digest in the file's name covers.
         last_jseq: Highest number in the segments before.
     """
+    digits, ended = name_digest(path) if size is None else "", None
     with path.open("rb") as file:
         file_size = file.seek(0, 2)
         found = Segment(number, path, read_header(path, number), file_size, file_size)
@@ -161,6 +163,8 @@ def scan(path: Path, number: int, journal_id: str, size: int | None, last_jseq: 
         found.has_magic = magic == frames.MAGIC
         digest = hashlib.sha256(magic)
         for item in frames.read(file, len(frames.MAGIC), found.size, frames.seed(journal_id, number), last_jseq):
+            if digits and digest.hexdigest().startswith(digits):
+                ended = item.offset
             if isinstance(item, Gap):
                 found.gaps.append(item)
                 file.seek(item.offset)
@@ -171,6 +175,9 @@ def scan(path: Path, number: int, journal_id: str, size: int | None, last_jseq: 
             digest.update(item.raw)
             found.entries.append(Entry(item.jseq, item.type, number, item.offset, len(item.payload)))
         found.digest = digest.hexdigest()
+    if ended is not None and not found.digest.startswith(digits):
+        # Given up after a failed sync, then a crash before the next header could say how much of it counts.
+        return scan(path, number, journal_id, ended, last_jseq)
     return found
 
 
