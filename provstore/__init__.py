@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from provstore.api import Store, diagnose, open, rebuild, shipped_queries  # noqa: A004
+    from provstore.api import Store, belief, diagnose, open, rebuild, shipped_queries, verify  # noqa: A004
 
 __version__ = "0.1.0"
 
-__all__ = ["Store", "__version__", "diagnose", "open", "rebuild", "shipped_queries"]
+__all__ = ["Store", "__version__", "belief", "diagnose", "open", "rebuild", "shipped_queries", "verify"]
 
 
 def __getattr__(name: str) -> Any:

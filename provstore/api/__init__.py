@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provstore.api.functions import diagnose, open, rebuild, shipped_queries  # noqa: A004
+from provstore.api.functions import belief, diagnose, open, rebuild, shipped_queries, verify  # noqa: A004
 from provstore.api.store import Store
 
-__all__ = ["Store", "diagnose", "open", "rebuild", "shipped_queries"]
+__all__ = ["Store", "belief", "diagnose", "open", "rebuild", "shipped_queries", "verify"]

@@ -25,6 +25,22 @@ def _frames(text: object) -> list[str]:
     return [f"{file}:{line} {name}" for name, file, line in orjson.loads(str(text))]
 
 
+def with_targets(graph: GraphStore, query: cypher.Query, parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return the parameters of a query with targets turned into ids."""
+    from provstore.queries.targets import Scope, call_record, resolve
+
+    given = dict(parameters)
+    for name in sorted({"iri", "call"} & set(query.params) & set(given)):
+        scope = Scope(
+            text_of(given.pop("run", None)),
+            number_of(query.name, given.pop("attempt", None)),
+            text_of(given.pop("group", None)),
+        )
+        iri = resolve(graph, str(given[name]), scope)
+        given[name] = call_record(graph, iri) if name == "call" else iri
+    return given
+
+
 def text_of(value: object) -> str | None:
     """Return a parameter as text; None stays None."""
     return None if value is None else str(value)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,10 +22,12 @@ from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import open_store
 
 if TYPE_CHECKING:
+    from provstore.api.verifying import Belief
     from provstore.evidence.bundles import Limits
     from provstore.evidence.keys import Signer
     from provstore.ingest.given import Progress
     from provstore.journal import Journal
+    from provstore.model.verification import Verification
 
 
 def open(  # noqa: A001 - the public name is ``provstore.open``
@@ -53,6 +55,62 @@ def open(  # noqa: A001 - the public name is ``provstore.open``
         StoreError: The store or its journal is missing, damaged, locked by another process, or does not answer.
     """
     return Store(config.store_uri(uri), journal, read_only=read_only, progress=progress, signer=signer, limits=limits)
+
+
+def belief(
+    *,
+    public_keys: Sequence[str | Path] = (),
+    trust_file: str | Path | None = None,
+    pin: str | None = None,
+    first_use: bool = False,
+    anchors: Iterable[str | Path] = (),
+    state: str | Path | None = None,
+    at: str | None = None,
+    org: str = "provstore",
+    allow: Sequence[str] = (),
+) -> Belief:
+    """Return what a verification believes: whose signatures count, and which checkpoints were seen before.
+
+    Args:
+        public_keys: Files with public keys in any form; instead of a trust file.
+        trust_file: The trust file; else ``PROVSTORE_TRUST``, else that of the user.
+        pin: Fingerprint of a root key of a trust file that was never believed before.
+        first_use: Believe the root keys of a trust file that was never pinned; every answer says so.
+        anchors: Checkpoints, or directories of them, held elsewhere.
+        state: Directory of the verifier's own anchors; else ``PROVSTORE_ANCHORS``, else that of the user.
+        at: Moment at which keys are judged, ISO 8601 in UTC; the present when not given.
+        org: First part of the origin of checkpoints.
+        allow: Limits that do not change the exit code: ``unanchored``, ``open``, ``tail``.
+
+    Raises:
+        ConfigError: There is neither a key nor a trust file, or no such limit.
+        InputError: A file cannot be read.
+        TrustError: A key is weak, or the trust file or an anchor does not hold.
+    """
+    from provstore.api.verifying import belief as make
+
+    return make(
+        public_keys=public_keys,
+        trust_file=trust_file,
+        pin=pin,
+        first_use=first_use,
+        anchors=anchors,
+        state=state,
+        at=at,
+        org=org,
+        allow=allow,
+    )
+
+
+def verify(*paths: str | Path, belief: Belief) -> tuple[Verification, ...]:
+    """Verify exported evidence, one answer a directory; no store is needed.
+
+    Raises:
+        InputError: A directory holds no exported evidence.
+    """
+    from provstore.api.verifying import verify_files
+
+    return verify_files(map(Path, paths), belief)
 
 
 def diagnose(

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from provstore import config, cypher
-from provstore.api.answers import answer, number_of, text_of
+from provstore.api.answers import answer, number_of, text_of, with_targets
 from provstore.api.opening import open_both
 from provstore.errors import ConfigError, InputError
 from provstore.model.dump import DumpSet
@@ -24,12 +24,14 @@ from provstore.stores import open_store
 
 if TYPE_CHECKING:
     from provstore.api.signing import Signing
+    from provstore.api.verifying import Belief
     from provstore.evidence.bundles import Limits
     from provstore.evidence.keys import Signer
     from provstore.evidence.statement import AnchorClaim
     from provstore.exports import ExportOptions, ExportReport
     from provstore.ingest.given import Progress
     from provstore.model.evidence import AgreedDigest, Observation
+    from provstore.model.verification import Verification
 
 READ_QUERIES = "read/"
 
@@ -193,6 +195,43 @@ class Store:
         scopes = scopes_to_seal(self._journal, self.uri, run, attempt, close)
         return self._signs().seal(scopes, request, progress)
 
+    def verify(
+        self,
+        run: str | None = None,
+        attempt: int | None = None,
+        *,
+        belief: Belief,
+        source: str = "both",
+        refresh: bool = True,
+        progress: Progress | None = None,
+    ) -> tuple[Verification, ...]:
+        """Verify signatures, records, chain, journal and graph; return one answer an attempt.
+
+        Args:
+            run: The run; all that journal, graph or anchors know of when not given.
+            attempt: Its incarnation.
+            belief: Whose signatures count, and the anchors held before; ``provstore.belief()`` makes one.
+            source: ``both``, ``journal`` or ``graph``: whose bytes are judged.
+            refresh: Keep the newest checkpoint as the next anchor when nothing is wrong.
+            progress: Called with (done, total, what).
+
+        Raises:
+            InputError: Neither store nor anchors know such a run.
+            TrustError: The trust file lies inside the store that it would judge.
+        """
+        from provstore.api.verifying import verify_store
+
+        places = (self.uri, self._journal_directory)
+        return verify_store(
+            self._journal, self._graph, places, belief, source, (run, attempt), refresh=refresh, progress=progress
+        )
+
+    def forget_anchors(self, run: str | None = None, attempt: int | None = None, *, belief: Belief) -> int:
+        """Forget the verifier's own anchors of these runs, which is logged; return how many there were."""
+        from provstore.api.verifying import forget
+
+        return forget(self._journal, belief, run, attempt)
+
     def _require_writable(self, what: str) -> None:
         if self._read_only:
             raise ConfigError(f"{self.uri}: store: opened for reading only; {what}")
@@ -316,7 +355,7 @@ class Store:
             ConfigError: No such query, or a parameter is missing or unknown.
         """
         found = cypher.query(cypher.full_name(name, READ_QUERIES))
-        parameters = self._with_targets(found, parameters)
+        parameters = with_targets(self._graph, found, parameters)
         unknown = sorted(set(parameters) - set(found.params))
         if unknown:
             takes = ", ".join(found.params) or "none"
@@ -329,21 +368,6 @@ class Store:
         if missing:
             raise ConfigError(f"{name}: parameters: {', '.join(missing)} missing")
         return answer(self._graph, found, given)
-
-    def _with_targets(self, query: cypher.Query, parameters: Mapping[str, object]) -> dict[str, object]:
-        """Return the parameters with targets turned into ids."""
-        from provstore.queries.targets import Scope, call_record, resolve
-
-        given = dict(parameters)
-        for name in sorted({"iri", "call"} & set(query.params) & set(given)):
-            scope = Scope(
-                text_of(given.pop("run", None)),
-                number_of(query.name, given.pop("attempt", None)),
-                text_of(given.pop("group", None)),
-            )
-            iri = resolve(self._graph, str(given[name]), scope)
-            given[name] = call_record(self._graph, iri) if name == "call" else iri
-        return given
 
     def cypher(self, text: str, **parameters: object) -> Answer:
         """Return the rows of a reading query of one's own, within 10 s and 10,000 rows.

@@ -1,0 +1,162 @@
+"""``provstore verify``: what can be known of a run, and what cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from provstore.cli._options import Globals, flags
+from provstore.cli._screen import Line, Screen, print_lines
+from provstore.cli._stores import opened
+from provstore.cli._text import counted, folded
+from provstore.errors import ConfigError
+from provstore.model.verification import AXES, NOT_CHECKED, SCHEMA, EvidenceFinding, Verification, exit_code
+
+if TYPE_CHECKING:
+    pass
+
+EXAMPLES = """Examples:
+
+\b
+provstore verify
+provstore verify my-job --anchor checkpoint.txt
+provstore verify my-job --source journal --public-key alice.pub
+provstore verify exported/ --public-key alice.pub --json"""
+
+_STYLE = {"pass": "bold green", "limited": "bold yellow", "fault": "bold red", "unknown": "bold yellow"}
+_AXIS_STYLE = {"ok": "green", "fault": "red", "unproven": "yellow", "unknown": "yellow", NOT_CHECKED: "dim"}
+_SHOWN = 20
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog=EXAMPLES)(flags(verify))
+
+
+def verify(
+    settings: Globals,
+    *,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN|FOLDER…]", help="A run, or folders of exported evidence [default: every run]."),
+    ] = None,
+    attempt: Annotated[int | None, typer.Option(metavar="N", help="Incarnation of the run.", min=0)] = None,
+    source: Annotated[
+        str, typer.Option(metavar="WHICH", help="Whose bytes are judged: both, journal or graph.")
+    ] = "both",
+    trust: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Trust file [default: PROVSTORE_TRUST, else yours].")
+    ] = None,
+    public_key: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A public key that counts, instead of a trust file.")
+    ] = None,
+    pin: Annotated[
+        str | None, typer.Option(metavar="FINGERPRINT", help="Root key of a trust file that is new here.")
+    ] = None,
+    first_use: Annotated[
+        bool, typer.Option("--first-use", help="Believe a trust file that is new here; the answer says so.")
+    ] = False,
+    anchor: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="A checkpoint kept elsewhere, or a folder of them.")
+    ] = None,
+    reset_anchor: Annotated[
+        bool, typer.Option("--reset-anchor", help="Forget your own anchors of this run first; this is logged.")
+    ] = False,
+    keep_anchor: Annotated[
+        bool, typer.Option("--keep-anchor/--no-keep-anchor", help="Keep the newest checkpoint as your next anchor.")
+    ] = True,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Judge keys at this moment, ISO 8601 in UTC.")] = None,
+    org: Annotated[str, typer.Option(metavar="NAME", help="First part of the origin of checkpoints.")] = "provstore",
+    allow: Annotated[
+        str | None,
+        typer.Option(metavar="LIMITS", help="Limits that shall not change the exit code: unanchored,open,tail."),
+    ] = None,
+) -> None:
+    """Verify signatures, records, chain, journal, graph and anchors.
+
+    Exit code: 0 nothing wrong and nothing unproven, 1 a fault, 2 unusable input, 3 something is unproven, 4 not
+    understood or not finished, 5 rollback or fork against an anchor, 7 the journal is damaged.
+    """
+    from provstore import api
+
+    folders = [Path(one) for one in targets or () if Path(one).is_dir() and not one.startswith("run:")]
+    runs = [one.removeprefix("run:") for one in targets or () if Path(one) not in folders]
+    _require_one_kind(folders, runs)
+    screen = Screen(settings)
+    limits = [name for name in (allow or "").split(",") if name]
+    belief = api.belief(
+        public_keys=public_key or (),
+        trust_file=trust,
+        pin=pin,
+        first_use=first_use,
+        anchors=anchor or (),
+        at=at,
+        org=org,
+        allow=limits,
+    )
+    if folders:
+        answers = api.verify(*folders, belief=belief)
+    else:
+        with opened(settings) as store, screen.progress("verifying") as progress:
+            if reset_anchor:
+                store.forget_anchors(runs[0] if runs else None, attempt, belief=belief)
+            answers = store.verify(
+                runs[0] if runs else None,
+                attempt,
+                belief=belief,
+                source=source,
+                refresh=keep_anchor,
+                progress=progress,
+            )
+
+    def draw(console: Console) -> None:
+        for answer in answers:
+            print_lines(console, verification_lines(answer, width=console.width, verbose=settings.verbose))
+
+    body = {"schema": SCHEMA, "answers": [one.to_dict() for one in answers], "exit_code": exit_code(answers)}
+    screen.show(body, draw, exit_code(answers))
+
+
+def verification_lines(answer: Verification, *, width: int, verbose: bool = False) -> Iterator[Line]:
+    """Yield the verdict, the axes, every finding, and what cannot be known."""
+    name = f"run {answer.run}, attempt {answer.attempt}" if answer.run else "imported documents"
+    yield from (Line(text, _STYLE[answer.verdict]) for text in folded(f"{name}: {answer.verdict}", width))
+    counts = answer.counts
+    if counts:
+        said = (
+            f"{counted(counts.get('bundles', 0), 'bundle')}, {counted(counts.get('records', 0), 'record')}, "
+            f"{counts.get('signed', 0):,} of them signed"
+        )
+        yield Line(f"  {said}")
+    for state in ("fault", "unknown", "unproven", "ok", NOT_CHECKED):
+        axes = [axis for axis in AXES if answer.axes.get(axis, NOT_CHECKED) == state]
+        if axes:
+            yield Line(f"  {state + ':':<12} {', '.join(axes)}", _AXIS_STYLE[state])
+    shown = answer.findings if verbose else answer.findings[:_SHOWN]
+    for one in shown:
+        yield from _finding(one, width)
+    if len(shown) < len(answer.findings):
+        yield Line(f"  … {len(answer.findings) - len(shown):,} more: --verbose lists all", "dim")
+    for text in answer.limits:
+        yield from (Line(line, "dim") for line in folded(text, width, "  ", "  "))
+
+
+def _finding(one: EvidenceFinding, width: int) -> Iterator[Line]:
+    numbers = [f"epoch {one.epoch}"] if one.epoch is not None else []
+    numbers += [f"record {one.seq}"] if one.seq is not None else []
+    numbers += [f"rank {one.rank}"] if one.rank is not None else []
+    place = ", ".join([*numbers, *([one.where] if one.where else [])])
+    follows = f" (follows from {one.cause})" if one.cause else ""
+    text = f"{one.code}: {place + ': ' if place else ''}{one.text}{follows}"
+    yield from (Line(line) for line in folded(text, width, "  ", "    "))
+
+
+def _require_one_kind(folders: Sequence[Path], runs: Sequence[str]) -> None:
+    if folders and runs:
+        raise ConfigError("verify: give one run, or folders of exported evidence", hint="run:ID is always a run")
+    if len(runs) > 1:
+        raise ConfigError("verify: give one run, or none for all")
