@@ -13,7 +13,7 @@ from provstore.errors import ConfigError, InputError, NotUnderstoodError, TrustE
 from provstore.evidence import trust_fields as fields
 from provstore.evidence.dsse import pae
 from provstore.evidence.keys import Signer, fingerprint, is_signed, signed
-from provstore.evidence.trust_keys import ACTIVE, REVOKED, Trust, TrustedKey
+from provstore.evidence.trust_keys import ACTIVE, FILE, REVOKED, Trust, TrustedKey
 from provstore.model import canonical
 from provstore.model.canonical import Json
 
@@ -164,7 +164,11 @@ def _require_consistent(trust: Trust, fault: fields.Fault) -> None:
     for key in trust.root:
         if key.keyid in revoked or key.status != ACTIVE:
             raise fault(f"{key.keyid} is a root key and revoked or retired: the root must be rotated first")
+    root = {key.keyid for key in trust.root}
     for key in trust.keys:
+        if key.role == FILE and key.keyid in root:
+            # A raw signature over a file can be made to be one over a trust file.
+            raise fault(f"{key.keyid} is a root key and signs raw files: these need a key of their own")
         if (key.status == REVOKED) != (key.keyid in revoked):
             raise fault(f"{key.keyid} has status {key.status}, its revocation says otherwise")
     if trust.threshold > sum(key.is_known for key in trust.root):

@@ -183,6 +183,7 @@ OUT_OF_RANGE = [
     {"keys": [entry(BOB, notBefore="yesterday")]}, {"keys": [entry(BOB, namespaces=["b", "a"])]},
     {"keys": [entry(BOB, namespaces=["a", "a"])]}, {"keys": [entry(BOB, more=1)]},
     {"keys": [entry(BOB, status="revoked")]},
+    {"keys": [entry(ROOT, "file")]},
     {"revocations": [{"keyid": BOB.keyid, "reason": "", "since": "2026-01-01T00:00:00Z"}]},
     {"revocations": [{"keyid": BOB.keyid, "reason": "lost", "since": None}]},
     {"revocations": [{"keyid": ROOT.keyid, "reason": "lost", "since": "2026-01-01T00:00:00Z"}]},
