@@ -21,14 +21,14 @@ from provstore.evidence.key_documents import INTERACTIVE, MODERATE, SENSITIVE, C
 from provstore.evidence.keys import PrivateKey, fingerprint
 
 __all__ = [
-    "INTERACTIVE", "MODERATE", "SENSITIVE", "Cost", "export", "guarded_bytes", "is_encrypted", "load", "opened",
-    "public_of", "save", "shielded",
+    "INTERACTIVE", "MODERATE", "SENSITIVE", "Cost", "all_of", "export", "guarded_bytes", "is_encrypted", "load",
+    "opened", "public_of", "save", "shielded",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
 
 MAX_FILE_BYTES = 65_535
-BCRYPT_ROUNDS = 64
+BCRYPT_ROUNDS = 24
 EXPORT_FORMS = ("pkcs8", "openssh")
 
 # RFC 8410, section 7: version 0, Ed25519, the seed in two octet strings.
@@ -150,7 +150,7 @@ def guarded_bytes(path: Path, what: str, *, insecure_mode: bool = False) -> byte
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {what}: {getattr(error, 'strerror', None) or error}") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path}: {what}: not a regular file")
@@ -160,9 +160,21 @@ def guarded_bytes(path: Path, what: str, *, insecure_mode: bool = False) -> byte
                 f"{path}: {what}: mode {mode:04o} lets others at it",
                 hint="chmod 600 it, or pass --insecure-key-mode",
             )
-        data = file.read(MAX_FILE_BYTES + 1)
+        data = all_of(descriptor)
+    except OSError as error:
+        raise InputError(f"{path}: {what}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
     if len(data) > MAX_FILE_BYTES:
         raise InputError(f"{path}: {what}: more than {MAX_FILE_BYTES} bytes")
+    return data
+
+
+def all_of(descriptor: int) -> bytes:
+    """Return what a descriptor gives until its end, or one byte more than a key file has."""
+    data = b""
+    while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
+        data += piece
     return data
 
 
@@ -220,7 +232,7 @@ def _derived(passphrase: bytes, salt: bytes, cost: Cost, place: str) -> bytes:
 
 def _from_foreign(found: ForeignKey, passphrase: bytes | None, place: str) -> bytes | None:
     """Return the seed of a key in a foreign format, None when it cannot be opened."""
-    from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
+    from cryptography.exceptions import InternalError, InvalidTag, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_der_private_key, load_ssh_private_key
 
@@ -232,7 +244,8 @@ def _from_foreign(found: ForeignKey, passphrase: bytes | None, place: str) -> by
             key = load_ssh_private_key(_pem(b"OPENSSH PRIVATE KEY", found.body), passphrase)
         else:
             key = load_der_private_key(found.body, passphrase)
-    except (ValueError, TypeError, InvalidTag):
+    except (ValueError, TypeError, OverflowError, InvalidTag, InternalError):
+        # InternalError: OpenSSL refuses a parameter that the library did not expect.
         return None
     except UnsupportedAlgorithm as error:
         raise InputError(f"{place}: key file: encrypted in a way that is not supported") from error

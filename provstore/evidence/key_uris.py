@@ -140,14 +140,11 @@ def _from_environment(name: str) -> bytes:
 def _from_descriptor(number: str) -> bytes:
     if not re.fullmatch(r"[0-9]{1,6}", number):
         raise ConfigError(f"fd:{number[:20]}: signer: not the number of a descriptor")
-    pieces, size = [], 0
     try:
-        while size <= key_files.MAX_FILE_BYTES and (piece := os.read(int(number), 1 << 16)):
-            pieces.append(piece)
-            size += len(piece)
+        data = key_files.all_of(int(number))
     except OSError as error:
         raise ConfigError(f"fd:{number}: signer: {error.strerror}") from error
-    return _text(_bounded(b"".join(pieces), f"fd:{number}"))
+    return _text(_bounded(data, f"fd:{number}"))
 
 
 def _from_key_ring(name: str) -> bytes:
