@@ -1,0 +1,258 @@
+"""Signed evidence of a journal: listed, looked at byte by byte, and exported for other people's verifiers.
+
+The journal is read, not the graph. Nothing here is a verification: what a bundle or record states is shown as stated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import orjson
+
+from provstore import config
+from provstore.api.opening import existing
+from provstore.errors import ConfigError, InputError, ProvstoreError, TrustError
+from provstore.evidence import dsse, merkle, statement
+from provstore.evidence.keys import fingerprint
+from provstore.exports.evidence import EvidenceExportOptions, EvidenceExportReport
+from provstore.journal import Journal
+from provstore.model import canonical
+from provstore.model.evidence import BundleAt, RecordAt
+from provstore.model.evidence_report import BundleRow, EvidenceItem, EvidenceList, RunEvidence
+
+BUNDLE, RECORD = "bundle", "record"
+LEAST_PREFIX = 4
+MAX_CANDIDATES = 20
+
+_EPOCH = re.compile(r"epoch:(?P<run>.*):(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
+_RECORD = re.compile(r"(?:record:(?P<run>.*):)?(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL)
+_DIGEST = re.compile(r"(?:sha256:)?(?P<prefix>[0-9a-f]{1,64})")
+
+Scope = tuple[str, int]
+
+
+class Evidence:
+    """The evidence that a journal holds; made by :func:`opened`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def listed(self, run: str | None = None, attempt: int | None = None) -> EvidenceList:
+        """Return the bundles of each run.
+
+        Raises:
+            InputError: There is no such run.
+        """
+        return EvidenceList(tuple(self._of(scope) for scope in self._scopes(run, attempt, signed=False)))
+
+    def shown(self, target: str, run: str | None = None, attempt: int | None = None) -> EvidenceItem:
+        """Return one bundle or record.
+
+        Args:
+            target: ``epoch:RUN:N``; the index of a record, or ``record:RUN:INDEX``; or the beginning of a digest: of a
+                bundle's payload or epoch file, of a record or its leaf.
+            run: Narrows the search; so does ``attempt``.
+            attempt: See ``run``.
+
+        Raises:
+            ConfigError: ``target`` has none of these forms.
+            InputError: It fits nothing, or several, which are listed.
+        """
+        found = list(self._found(target, run, attempt))
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise InputError(f"{target}: evidence: neither a bundle nor a record")
+        listed = "; ".join(_named(one) for one in found[:MAX_CANDIDATES])
+        more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
+        hint = "write more of the digest, or choose with --run and --attempt"
+        raise InputError(f"{target}: evidence: {len(found)} fit: {listed}{more}", hint=hint)
+
+    def exported(
+        self,
+        directory: str | Path,
+        run: str | None = None,
+        attempt: int | None = None,
+        *,
+        options: EvidenceExportOptions | None = None,
+        public_keys: Sequence[str | Path] = (),
+        trust_file: str | Path | None = None,
+    ) -> EvidenceExportReport:
+        """Write the signed evidence of one attempt for other people's verifiers; no private key is needed.
+
+        Args:
+            directory: Absent or empty; it appears whole or not at all.
+            run: The run; may be left out when one is signed.
+            attempt: Its incarnation.
+            options: What to write.
+            public_keys: Files with public keys that may have signed; others are looked for in the trust file and among
+                the user's own.
+            trust_file: Where to look instead of the user's trust file.
+
+        Raises:
+            InputError: No such run, or nothing in it is signed.
+            TrustError: The evidence does not hold.
+        """
+        from provstore.exports.evidence.writer import DEFAULTS, export
+
+        fits = self._scopes(run, attempt, signed=True)
+        if len(fits) > 1:
+            listed = ", ".join(f"{name or '(imported documents)'} attempt {number}" for name, number in fits)
+            raise InputError(f"evidence: export: {len(fits)} runs fit: {listed}", hint="choose RUN and --attempt")
+        known = known_publics(public_keys, trust_file)
+        return export(self._journal.evidence(*fits[0]), Path(directory), known, options or DEFAULTS)
+
+    def _of(self, scope: Scope) -> RunEvidence:
+        log, size = self._journal.evidence(*scope), self._journal.evidence_size(*scope)
+        rows = tuple(_row(bundle) for bundle in log.bundles())
+        signed = max((row.size for row in rows if row.size is not None), default=0)
+        return RunEvidence(*scope, log.store, size.records, signed, any(row.closed for row in rows), rows)
+
+    def _scopes(self, run: str | None, attempt: int | None, *, signed: bool) -> list[Scope]:
+        known = [scope for scope in self._journal.scopes() if run in {None, scope[0]} and attempt in {None, scope[1]}]
+        if (not known and (run, attempt) != (None, None)) or (not known and signed):
+            asked = f"run {run}" if run is not None else "runs"
+            number = "" if attempt is None else f" attempt {attempt}"
+            raise InputError(f"{self._journal.directory}: {asked}{number}: the journal holds none")
+        if signed and len(known) > 1:
+            return [scope for scope in known if self._journal.evidence_size(*scope).bundles] or known[:1]
+        return known
+
+    def _found(self, target: str, run: str | None, attempt: int | None) -> Iterator[EvidenceItem]:
+        """Yield everything that a target may mean."""
+        if target.startswith("epoch:"):
+            wanted, number = _parts(_EPOCH, target)
+            for scope in self._scopes(wanted, attempt, signed=False):
+                yield from (one for one in self._bundles(scope) if one.number == number)
+            return
+        if _RECORD.fullmatch(target):
+            wanted, number = _parts(_RECORD, target)
+            for scope in self._scopes(run if wanted is None else wanted, attempt, signed=False):
+                yield from self._records(scope, number)
+            return
+        asked = _DIGEST.fullmatch(target)
+        if asked is None or len(asked["prefix"]) < LEAST_PREFIX:
+            forms = f"epoch:RUN:N, record:RUN:INDEX, INDEX, or at least {LEAST_PREFIX} hex digits of a digest"
+            raise ConfigError(f"{target}: evidence: it is none of {forms}")
+        for scope in self._scopes(run, attempt, signed=False):
+            yield from self._with_digest(scope, asked["prefix"])
+
+    def _with_digest(self, scope: Scope, prefix: str) -> Iterator[EvidenceItem]:
+        for one in self._bundles(scope):
+            if any(digest.startswith(prefix) for digest in one.digests.values()):
+                yield one
+        for index, record in enumerate(self._journal.evidence(*scope).records()):
+            if any(digest.startswith(prefix) for digest in _record_digests(record.line).values()):
+                yield _record_item(scope, index, record)
+
+    def _bundles(self, scope: Scope) -> Iterator[EvidenceItem]:
+        return (_bundle_item(scope, bundle) for bundle in self._journal.evidence(*scope).bundles())
+
+    def _records(self, scope: Scope, number: int) -> Iterator[EvidenceItem]:
+        for index, record in enumerate(self._journal.evidence(*scope).records()):
+            if index == number:
+                yield _record_item(scope, index, record)
+                return
+
+
+@contextlib.contextmanager
+def opened(uri: str | None = None, journal: str | Path | None = None) -> Iterator[Evidence]:
+    """Give the evidence of a store's journal, opened for reading.
+
+    Args:
+        uri: Address of the store, which tells where its journal is.
+        journal: Directory of the journal, where the address does not tell it.
+
+    Raises:
+        StoreError: There is no journal, or it is damaged.
+    """
+    directory = existing(config.journal_directory(config.store_uri(uri), journal))
+    with Journal.open(directory, writable=False) as found:
+        yield Evidence(found)
+
+
+def known_publics(files: Sequence[str | Path] = (), trust_file: str | Path | None = None) -> dict[str, bytes]:
+    """Return public keys by key id: those in the files, those of the trust file, and the user's own.
+
+    Only to write them down and to check signatures with: whether a key is to be trusted is not asked here.
+
+    Raises:
+        InputError: A file holds no public key.
+        ProvstoreError: A trust file was named and cannot be read.
+    """
+    from provstore.api.keys import own_keys, read_public_file
+    from provstore.evidence import public_forms, trust
+
+    found = [public for _, public in own_keys(lambda _: None)]
+    try:
+        stated = trust.read(config.trust_file(trust_file)).trust
+        found += [key.public for key in (*stated.root, *stated.keys) if key.is_known]
+    except ProvstoreError:
+        if trust_file is not None:
+            raise
+    found += [public_forms.read_public(read_public_file(Path(path)), str(path)) for path in files]
+    return {fingerprint(public): public for public in found}
+
+
+def _row(bundle: BundleAt) -> BundleRow:
+    try:
+        envelope = dsse.parse(bundle.envelope)
+        said = statement.parse(envelope.payload)
+    except TrustError as error:
+        nothing = (None,) * 8
+        return BundleRow(*nothing, bundle.where, str(error))
+    keyid, digest = envelope.signatures[0].keyid, hashlib.sha256(envelope.payload).hexdigest()
+    return BundleRow(said.number, said.first, said.size, keyid, said.closed, said.wall, said.root, digest, bundle.where)
+
+
+def _bundle_item(scope: Scope, bundle: BundleAt) -> EvidenceItem:
+    row = _row(bundle)
+    note = None if bundle.checkpoint is None else bundle.checkpoint.decode("utf-8", "backslashreplace")
+    if row.fault is not None:
+        digests = {"envelope_sha256": hashlib.sha256(bundle.envelope).hexdigest()}
+        return EvidenceItem(
+            BUNDLE, *scope, None, bundle.where, bundle.envelope, digests, None, checkpoint=note, fault=row.fault
+        )
+    envelope = dsse.parse(bundle.envelope)
+    said = orjson.loads(envelope.payload)
+    digests = {
+        "payload_sha256": row.payload_sha256 or "",
+        "subject_sha256": statement.parse(envelope.payload).subject_sha256,
+    }
+    sig = canonical.text_of(envelope.signatures[0].sig)
+    return EvidenceItem(
+        BUNDLE, *scope, row.epoch, bundle.where, bundle.envelope, digests, said, row.keyid, sig, checkpoint=note
+    )
+
+
+def _record_item(scope: Scope, index: int, record: RecordAt) -> EvidenceItem:
+    said, fault = None, None
+    try:
+        said = canonical.parse(record.line)
+    except InputError as error:
+        fault = str(error)
+    shown = said if isinstance(said, dict) else None
+    return EvidenceItem(
+        RECORD, *scope, index, record.where, record.line, _record_digests(record.line), shown, fault=fault
+    )
+
+
+def _record_digests(line: bytes) -> dict[str, str]:
+    return {"sha256": hashlib.sha256(line).hexdigest(), "leaf": merkle.leaf_hash(line).hex()}
+
+
+def _parts(form: re.Pattern[str], target: str) -> tuple[str | None, int]:
+    asked = form.fullmatch(target)
+    if asked is None:
+        raise ConfigError(f"{target}: evidence: not of the form epoch:RUN:N")
+    return asked["run"], int(asked["number"])
+
+
+def _named(one: EvidenceItem) -> str:
+    form = f"epoch:{one.run}:{one.number}" if one.kind == BUNDLE else f"record:{one.run}:{one.number}"
+    digest = next(iter(one.digests.values()))
+    return f"{form} (attempt {one.attempt}, sha256 {digest[:16]}…)"

@@ -1,0 +1,218 @@
+"""``provstore evidence``: list what is signed, look at it byte by byte, export it for other people's verifiers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from provstore import errors
+from provstore.cli._options import Globals, flags
+from provstore.cli._screen import Line, Screen, json_text, print_lines
+from provstore.cli._tables import grid
+from provstore.cli._text import counted, folded, printable, spelled_controls
+from provstore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from provstore.exports.evidence import EvidenceExportReport
+    from provstore.model.evidence_report import EvidenceItem, EvidenceList
+
+_RUN = typer.Option(metavar="ID", help="Run [default: all].", show_default=False)
+_ATTEMPT = typer.Option(metavar="N", help="Incarnation of the run.", min=0)
+_EXAMPLES = {
+    "list": "Example: provstore evidence list",
+    "show": """Examples:
+
+\b
+provstore evidence show epoch:my-job:0
+provstore evidence show 17 --run my-job
+provstore evidence show sha256:3f5a --raw""",
+    "export": """Examples:
+
+\b
+provstore evidence export my-job -o evidence
+provstore evidence export my-job -o evidence --keyid hex --record 17""",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(
+        help="List what is signed, look at it, export it for other programs.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    for name, command in (("list", list_), ("show", show), ("export", export)):
+        group.command(name, epilog=_EXAMPLES[name])(flags(command))
+    app.add_typer(group, name="evidence")
+
+
+def list_(
+    settings: Globals,
+    *,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run [default: all].")] = None,
+    attempt: Annotated[int | None, _ATTEMPT] = None,
+) -> None:
+    """List the signed bundles of each run.
+
+    What they state is shown as stated; provstore verify tells whether it holds. Exit code: 0 listed, 2 no such run, 7
+    journal unavailable.
+    """
+    from provstore.api.evidence_export import opened
+
+    screen = Screen(settings)
+    with opened(settings.store, settings.journal) as evidence:
+        found = evidence.listed(run, attempt)
+    screen.show(found.to_dict(), lambda console: _draw_list(console, found))
+
+
+def show(
+    settings: Globals,
+    *,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="epoch:RUN:N, a record's index, record:RUN:INDEX, or a digest's beginning."),
+    ],
+    run: Annotated[str | None, _RUN] = None,
+    attempt: Annotated[int | None, _ATTEMPT] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Only the stored bytes, exactly.")] = False,
+) -> None:
+    """Show one bundle or record, as it is stored.
+
+    A digest is that of a bundle's payload or epoch file, of a record or its leaf. Exit code: 0 shown, 2 it names
+    nothing, or several (all are listed), 7 journal unavailable.
+    """
+    from provstore.api.evidence_export import opened
+
+    screen = Screen(settings)
+    with opened(settings.store, settings.journal) as evidence:
+        found = evidence.shown(target, run, attempt)
+    if raw:
+        _write_raw(screen, found.raw)
+    screen.show(found.to_dict(), lambda console: print_lines(console, _item_lines(found, console.width)))
+
+
+def export(
+    settings: Globals,
+    *,
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="The run [default: the only one that is signed].")
+    ] = None,
+    attempt: Annotated[int | None, _ATTEMPT] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="New folder; it appears whole or not at all.")
+    ],
+    epoch: Annotated[int | None, typer.Option(metavar="N", help="Only this evidence epoch.", min=0)] = None,
+    record: Annotated[
+        list[str] | None,
+        typer.Option(metavar="INDEX", help="Prove that a record is in the tree (tlog-proof); or all. Repeatable."),
+    ] = None,
+    keyid: Annotated[
+        str, typer.Option(metavar="FORM", help="Spelling of the unsigned key id: ssh, hex or none.")
+    ] = "ssh",
+    public_key: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A public key that may have signed. Repeatable. [default: those known]"),
+    ] = None,
+    trust: Annotated[Path | None, typer.Option(metavar="FILE", help="Trust file to take public keys from.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
+) -> None:
+    """Write signed evidence as files that other programs verify.
+
+    VERIFY.txt among them holds the commands. No private key is needed. Exit code: 0 written, 1 the evidence does not
+    hold and nothing was written, 2 no such run, epoch or record, or a folder that is in use, 4 larger than others read,
+    7 journal unavailable.
+    """
+    from provstore.api.evidence_export import opened
+    from provstore.exports.evidence import EvidenceExportOptions
+
+    screen = Screen(settings)
+    options = EvidenceExportOptions(keyid=keyid, epoch=epoch, records=_records(record or ()), overwrite=overwrite)
+    with opened(settings.store, settings.journal) as evidence, screen.progress("exporting"):
+        report = evidence.exported(
+            output, run, attempt, options=options, public_keys=public_key or (), trust_file=trust
+        )
+    screen.show(report.to_dict(), lambda console: print_lines(console, _export_lines(report, console.width)))
+
+
+def _records(given: Sequence[str]) -> Sequence[int] | str:
+    from provstore.exports.evidence import ALL
+
+    if ALL in given:
+        return ALL
+    for text in given:
+        if not text.isascii() or not text.isdigit():
+            raise ConfigError(f"--record {text}: neither an index nor {ALL}")
+    return tuple(int(text) for text in given)
+
+
+def _write_raw(screen: Screen, data: bytes) -> NoReturn:
+    """Write the bytes as they are; on a terminal, control characters are spelled."""
+
+    def write(_: object) -> None:
+        if sys.stdout.isatty():
+            sys.stdout.write(spelled_controls(data.decode("utf-8", "backslashreplace")))
+            return
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    screen.stream_text(write, errors.EXIT_OK)
+
+
+def _draw_list(console: Console, found: EvidenceList) -> None:
+    for run in found.runs:
+        name = f"run {run.run}, attempt {run.attempt}" if run.run else "imported documents"
+        state = "closed" if run.closed else "never closed"
+        facts = f"{counted(len(run.bundles), 'bundle')}, {counted(run.signed, 'record')} signed, {run.unsigned} not yet"
+        print_lines(
+            console, (Line(text, "bold") for text in folded(f"{name}: {facts}; {state}", console.width, "", "  "))
+        )
+        rows = [(row.epoch, row.records, row.keyid, row.closed, row.wall) for row in run.bundles if row.fault is None]
+        if rows:
+            grid(console, ("epoch", "records", "key", "closed", "wall clock it claims"), rows)
+        for row in run.bundles:
+            if row.fault is not None:
+                print_lines(
+                    console, (Line(t, "red") for t in folded(f"{row.where}: {row.fault}", console.width, "", "  "))
+                )
+    if not found.runs:
+        console.print("nothing is recorded", style="dim")
+
+
+def _item_lines(found: EvidenceItem, width: int) -> Iterator[Line]:
+    name = "epoch" if found.kind == "bundle" else "record"
+    number = "" if found.number is None else f" {found.number}"
+    yield from (
+        Line(text, "bold") for text in folded(f"{name}{number} of run {found.run}, attempt {found.attempt}", width)
+    )
+    facts = {**found.digests, "keyid": found.keyid, "sig": found.sig, "where": found.where, "fault": found.fault}
+    for title, value in facts.items():
+        if value is not None:
+            yield from (Line(text) for text in folded(f"{title}  {value}", width, "  ", "    "))
+    if found.said is not None:
+        yield from (Line(printable(text)) for text in json_text(found.said).split("\n"))
+    if found.checkpoint is not None:
+        yield Line("checkpoint:", "bold")
+        yield from (Line(f"  {printable(text)}") for text in found.checkpoint.rstrip("\n").split("\n"))
+    yield Line("shown as stated; provstore verify tells whether it holds", "dim")
+
+
+def _export_lines(report: EvidenceExportReport, width: int) -> Iterator[Line]:
+    first, last = report.epochs[0].epoch, report.epochs[-1].epoch
+    span = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+    proofs = f", {counted(report.proofs, 'proof')}" if report.proofs else ""
+    text = f"{report.directory}: {span}, {counted(report.records, 'record')}{proofs}, {counted(report.files, 'file')}"
+    yield from (Line(one, "bold") for one in folded(text, width, "", "  "))
+    for key in report.keys:
+        yield from (Line(one) for one in folded(f"signed by {key.keyid}", width, "", "  "))
+    for note in report.notes:
+        yield from (Line(one, "yellow") for one in folded(note, width, "", "  "))
+    yield from (
+        Line(one, "dim")
+        for one in folded("VERIFY.txt says how to check it; compare the fingerprint with one from elsewhere", width)
+    )

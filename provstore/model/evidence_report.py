@@ -1,0 +1,114 @@
+"""What a place holds of signed evidence, and one bundle or record of it; showing them verifies nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from provstore.model.display import table
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRow:
+    """One signed bundle, as it states itself."""
+
+    epoch: int | None
+    """Number of the evidence epoch; ``None`` when the bundle cannot be read, as everything else then."""
+    first: int | None
+    """Index of its first record in the run tree."""
+    size: int | None
+    """Records of the run at its end."""
+    keyid: str | None
+    """Key that it names; a hint."""
+    closed: bool | None
+    wall: str | None
+    """Wall clock that it claims."""
+    root: str | None
+    payload_sha256: str | None
+    where: str
+    fault: str | None = None
+    """Why it cannot be read."""
+
+    @property
+    def records(self) -> int | None:
+        """How many records it signs."""
+        return None if self.size is None or self.first is None else self.size - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvidence:
+    """The evidence about one attempt of one run."""
+
+    run: str
+    attempt: int
+    store: str
+    """Id of the journal."""
+    records: int
+    """Records that it holds."""
+    signed: int
+    """Records up to the end of the last bundle, as that states it."""
+    closed: bool
+    bundles: tuple[BundleRow, ...]
+
+    @property
+    def unsigned(self) -> int:
+        """Records behind the last bundle."""
+        return max(0, self.records - self.signed)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceList:
+    """The evidence that a journal holds, run by run."""
+
+    runs: tuple[RunEvidence, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the list as JSON values; the keys are documented and stable."""
+        return {
+            "runs": [
+                {
+                    **asdict(run),
+                    "unsigned": run.unsigned,
+                    "bundles": [{**asdict(row), "records": row.records} for row in run.bundles],
+                }
+                for run in self.runs
+            ]
+        }
+
+    def _repr_html_(self) -> str:
+        """Return the bundles as a table."""
+        rows = [
+            (run.run, run.attempt, row.epoch, row.records, row.keyid, row.closed, row.wall)
+            for run in self.runs
+            for row in run.bundles
+        ]
+        return table("evidence", ("run", "attempt", "epoch", "records", "key", "closed", "wall"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceItem:
+    """One bundle or record, exactly as stored."""
+
+    kind: str
+    """``bundle`` or ``record``."""
+    run: str
+    attempt: int
+    number: int | None
+    """Epoch of a bundle, index of a record in the run tree."""
+    where: str
+    raw: bytes
+    """The envelope, or the record line."""
+    digests: Mapping[str, str]
+    """Name → 64 hex digits: ``payload_sha256``, ``subject_sha256`` of a bundle; ``sha256``, ``leaf`` of a record."""
+    said: Mapping[str, object] | None
+    """The statement or record as JSON values; ``None`` when it cannot be read."""
+    keyid: str | None = None
+    sig: str | None = None
+    checkpoint: str | None = None
+    """The signed note of a bundle."""
+    fault: str | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the item as JSON values; the keys are documented and stable."""
+        facts = {name: getattr(self, name) for name in self.__slots__ if name != "raw"}
+        return {**facts, "digests": dict(self.digests), "raw": self.raw.decode("utf-8", "backslashreplace")}
