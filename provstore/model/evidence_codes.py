@@ -153,6 +153,13 @@ EVIDENCE = (
         "provstore seal RUN --close finished closes it.",
     ),
     Code(
+        "close-mismatch",
+        "A bundle and its records disagree about the end of the run",
+        "error",
+        "Either the bundle closes the run and its last record does not, or the other way round, or the totals differ.",
+        "Treat the end of the run as not stated by anybody.",
+    ),
+    Code(
         "no-bundles",
         "Nothing is signed",
         "warning",
