@@ -29,7 +29,7 @@ class Progress(Protocol):
 
 
 _PRECEDENCE = (
-    5,
+    errors.EXIT_ROLLBACK,
     errors.EXIT_NO,
     errors.EXIT_STORE,
     errors.EXIT_NOT_UNDERSTOOD,
@@ -54,7 +54,7 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
 
 
 def worst(codes: Iterable[int]) -> int:
-    """Return the exit code that stands for several: 1 over 7 over 4 over 2 over 3 over 0."""
+    """Return the exit code that stands for several: 5 over 1 over 7 over 4 over 2 over 3 over 0."""
     given = set(codes)
     return next((code for code in _PRECEDENCE if code in given), errors.EXIT_OK)
 

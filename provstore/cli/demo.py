@@ -25,6 +25,10 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 
 LIVE_SECONDS = 120.0
 
+PASSPHRASE = "PROVSTORE_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
+DEMO_PASSPHRASE = "only for this demonstration"  # noqa: S105 - of a key that is gone when the command ends
+_UNSET = ("PROVSTORE_KEY", "PROVSTORE_TRUST", "PROVSTORE_ANCHORS", "PROVSTORE_KEY_PASSPHRASE_FILE", PASSPHRASE)
+
 EXAMPLES = """Examples:
 
 \b
@@ -38,6 +42,8 @@ class Step:
 
     says: str
     arguments: tuple[str, ...]
+    tampers: bool = False
+    """True where somebody changes the graph past the journal instead."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -70,7 +76,8 @@ def demo(
         else:
             steps, truth = list(_shipped_steps()), None
         store = f"embedded:{Path(scratch) / 'store'}"
-        shown = [_play(step, store, settings) for step in steps]
+        with _own_settings(Path(scratch)):
+            shown = [_play(step, store, settings) for step in steps]
     screen.remark(truth or "\nNow yours: provstore diagnose FOLDER_OF_DUMPS")
     if live:
         screen.remark(f"kept: {keep}" if keep else "the dumps are removed now; --keep DIR keeps them")
@@ -92,6 +99,19 @@ def _shipped_steps() -> Iterator[Step]:
         ("query", "collectives/lagging_ranks", "--param", "run=hang"),
     )
     yield Step("Is the graph what its journal says? Both survive the dumps.", ("store", "check"))
+    yield Step(
+        "Make a key, encrypted on disk; the evidence shall hold up when somebody doubts it.",
+        ("keys", "generate", "demo"),
+    )
+    yield Step("Say whose signatures count.", ("keys", "trust", "demo"))
+    yield Step("Sign what was ingested, and that nothing follows.", ("seal", "hang", "--close", "aborted"))
+    yield Step("Verify it. The checkpoint becomes the anchor of the next verification.", ("verify", "hang"))
+    yield Step(
+        "Somebody who can write to the graph makes the call that hung look completed, in plain Cypher.", (), True
+    )
+    yield Step("Verify again: which fact was touched, and who had signed it?", ("verify", "hang"))
+    yield Step("The journal is the evidence, the graph is made anew from it.", ("store", "rebuild"))
+    yield Step("And now everything holds, up to the anchor.", ("verify", "hang"))
 
 
 def _live_steps(screen: Screen, directory: Path, fault: str) -> tuple[list[Step], str]:
@@ -125,6 +145,9 @@ def _play(step: Step, store: str, settings: Globals) -> dict[str, object]:
     """Run one step as the command line would, and return what it gave."""
     from provstore.cli._app import run
 
+    if step.tampers:
+        return _tamper(step, store, settings)
+    os.environ[PASSPHRASE] = DEMO_PASSPHRASE
     command = shlex.join(("provstore", *step.arguments))
     own = ("--store", store, *(["--no-color"] if settings.no_color else []), *(["--quiet"] if settings.quiet else []))
     if settings.json:
@@ -135,6 +158,43 @@ def _play(step: Step, store: str, settings: Globals) -> dict[str, object]:
     typer.secho(f"$ {command}", bold=True, color=False if settings.no_color else None)
     run([*own, *step.arguments])
     return {}
+
+
+def _tamper(step: Step, store: str, settings: Globals) -> dict[str, object]:
+    """Change one fact of the graph past the journal."""
+    from provstore import api, rooms
+    from provstore.cypher import query
+
+    with api.open(store, read_only=True) as opened:
+        calls = opened.query("collectives/last_call_per_rank", run="hang").rows
+    iri = next(str(row["iri"]) for row in calls if row["rank"] == 0)
+    change = query("demo/claim_completion")
+    graph = rooms.load("stores", "embedded").connect(store.removeprefix("embedded:"), writable=True)
+    with contextlib.closing(graph):
+        graph.alter(change, {"iri": iri})
+    command = change.text.replace("$iri", f"'{iri}'")
+    if not settings.json:
+        typer.secho(f"\n# {step.says}", fg="cyan", color=False if settings.no_color else None)
+        typer.secho(command, bold=True, color=False if settings.no_color else None)
+    return {"says": step.says, "command": command, "exit_code": 0, "answer": {}}
+
+
+@contextlib.contextmanager
+def _own_settings(scratch: Path) -> Iterator[None]:
+    """Keep keys, trust and anchors of the story out of the user's own."""
+    names = ("PROVSTORE_CONFIG_HOME", "PROVSTORE_STATE_HOME", *_UNSET)
+    before = {name: os.environ.get(name) for name in names}
+    for name in _UNSET:
+        os.environ.pop(name, None)
+    os.environ["PROVSTORE_CONFIG_HOME"] = str(scratch / "config")
+    os.environ["PROVSTORE_STATE_HOME"] = str(scratch / "state")
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _shown(path: Path) -> str:

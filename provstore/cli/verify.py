@@ -141,18 +141,21 @@ def verification_lines(answer: Verification, *, width: int, verbose: bool = Fals
         yield from _finding(one, width)
     if len(shown) < len(answer.findings):
         yield Line(f"  … {len(answer.findings) - len(shown):,} more: --verbose lists all", "dim")
+    said = {one.text for one in shown}
     for text in answer.limits:
-        yield from (Line(line, "dim") for line in folded(text, width, "  ", "  "))
+        if text not in said:
+            yield from (Line(line, "dim") for line in folded(text, width, "  ", "  "))
 
 
 def _finding(one: EvidenceFinding, width: int) -> Iterator[Line]:
+    """Yield a finding: its code, whom it concerns, where and why; a place that the words name already is left out."""
     numbers = [f"epoch {one.epoch}"] if one.epoch is not None else []
     numbers += [f"record {one.seq}"] if one.seq is not None else []
     numbers += [f"rank {one.rank}"] if one.rank is not None else []
-    place = ", ".join([*numbers, *([one.where] if one.where else [])])
-    follows = f" (follows from {one.cause})" if one.cause else ""
-    text = f"{one.code}: {place + ': ' if place else ''}{one.text}{follows}"
-    yield from (Line(line) for line in folded(text, width, "  ", "    "))
+    head = f"{one.code}{' (' + ', '.join(numbers) + ')' if numbers else ''}: "
+    place = f"{one.where}: " if one.where and one.where.partition(" ")[0] not in one.text else ""
+    follows = f"; follows from {one.cause}" if one.cause else ""
+    yield from (Line(line) for line in folded(f"{head}{place}{one.text}{follows}", width, "  ", "    "))
 
 
 def _require_one_kind(folders: Sequence[Path], runs: Sequence[str]) -> None:

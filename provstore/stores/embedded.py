@@ -92,6 +92,11 @@ class EmbeddedStore:
             return run_in_child(self._path, query, parameters)
         return self._read(graph, query, parameters)
 
+    def alter(self, query: Query, parameters: Mapping[str, object] = _NO_PARAMETERS) -> list[dict[str, object]]:
+        """Run a writing query past the journal, as whoever can write the file could; for demonstrations and tests."""
+        self._is_dirty = True
+        return self._cypher(self._usable(), query, parameters)
+
     def close(self) -> None:
         """Save what was written and let go of the file."""
         graph, self._graph = self._graph, None
