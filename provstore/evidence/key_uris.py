@@ -27,7 +27,7 @@ SCHEMES = ("file:PATH", "env:NAME", "fd:NUMBER", "keyring:SERVICE/USER", "cmd:PR
 COMMAND_SECONDS = 120
 KEY_SUFFIX = ".key"
 
-_URI = re.compile(r"([a-z]+):(.+)", re.DOTALL)
+_URI = re.compile(r"([a-z]+):(.*)", re.DOTALL)
 _KEY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SEED_LIKE = re.compile(r"[0-9a-fA-F]{64}|[0-9a-fA-F]{128}|[A-Za-z0-9+/_-]{43}=?")
 
