@@ -23,6 +23,8 @@ _MADE = "<!-- Made by scripts/make_reference.py: edit the code, not this page. -
 _MODULES = ("dump", "block", "finding", "trace", "report", "prov")
 _COMMANDS = (
     "demo", "ingest", "trace", "diagnose", "query", "export", "store info", "store check", "store rebuild", "doctor",
+    "evidence list", "evidence show", "evidence export",
+    "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
 )  # fmt: skip
 
 

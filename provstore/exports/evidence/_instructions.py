@@ -44,7 +44,7 @@ class Facts:
 
 def instructions(facts: Facts) -> bytes:
     """Return the text of ``VERIFY.txt``."""
-    return "\n".join((*_head(facts), *_sections(facts), *_tail())).encode()
+    return "\n".join((*_head(facts), *_sections(facts), *_tail(facts))).encode()
 
 
 def _head(facts: Facts) -> Iterator[str]:
@@ -162,8 +162,14 @@ def _groups(facts: Facts) -> list[tuple[int, int, str | None]]:
     return found
 
 
-def _tail() -> Iterator[str]:
-    yield from ("", "With provstore: provstore verify FOLDER --trust FILE --anchor CHECKPOINT", "")
+def _tail(facts: Facts) -> Iterator[str]:
+    if facts.rows[0].epoch:
+        yield from _paragraph("provstore verify reads exports of whole runs only.")
+    else:
+        yield from ("", "With provstore: provstore verify FOLDER --trust FILE --anchor CHECKPOINT")
+    if facts.keyid in _SPELLINGS:
+        yield from _paragraph("It reports keyid-mismatch: it wants the key ids of an export with --keyid ssh.")
+    yield ""
 
 
 def _paragraph(text: str) -> tuple[str, ...]:
