@@ -77,7 +77,6 @@ def dump_relations(dump: Dump, run: str, attempt: int) -> list[Relations]:
 def refusal_block(refusals: Iterable[Refusal], run: str, attempt: int) -> Block:
     """Return the facts that files were refused, so that a diagnosis from the store knows them too."""
     kept = [refusal for refusal in refusals if not refusal.skipped]
-    prefix = f"{ids.attempt_iri(run, attempt)}/refused/"
     columns: dict[str, Column] = {
         "run": [run] * len(kept),
         "attempt": [attempt] * len(kept),
@@ -88,9 +87,14 @@ def refusal_block(refusals: Iterable[Refusal], run: str, attempt: int) -> Block:
         "size_bytes": [refusal.size_bytes for refusal in kept],
         "status": ["refused"] * len(kept),
     }
-    keys = [f"{prefix}{_who(refusal)}/{refusal.digest or 'unread'}" for refusal in kept]
+    keys = [refusal_key(refusal, run, attempt) for refusal in kept]
     nodes = Nodes(("Element", "Entity", "RefusedDump"), keys, without_empty(columns))
     return Block(run, attempt, (run_nodes(run, attempt), nodes) if kept else ())
+
+
+def refusal_key(refusal: Refusal, run: str, attempt: int) -> str:
+    """Return the id of a file that was refused."""
+    return f"{ids.attempt_iri(run, attempt)}/refused/{_who(refusal)}/{refusal.digest or 'unread'}"
 
 
 def _who(refusal: Refusal) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from provstore.graph.derive import derive
-from provstore.graph.dump_facts import dump_key, refusal_block, tensor_block
+from provstore.graph.dump_facts import dump_key, refusal_block, refusal_key, tensor_block
 from provstore.graph.merge import contradict, merge
 from provstore.graph.weave import weave
 from provstore.ingest.given import Given, Request, Scope, consistent, contradicted, gather
@@ -96,7 +96,7 @@ def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> Non
     for refusal, dump in refused:
         _refuse(going, scope, refusal, _origin(scope, dump, request))
     for refusal in given.refusals:
-        _refuse(going, scope, refusal, _refusal_origin(refusal, request))
+        _refuse(going, scope, refusal, _refusal_origin(scope, refusal, request))
     _take_in_tensors(going, scope, given, request)
     _take_in_dumps(going, scope, fresh, request)
     if going.facts > before:
@@ -211,11 +211,12 @@ def _origin(scope: Scope, dump: Dump, request: Request) -> Origin:
     )
 
 
-def _refusal_origin(refusal: Refusal, request: Request) -> Origin:
+def _refusal_origin(scope: Scope, refusal: Refusal, request: Request) -> Origin:
     """Return what identifies a refusal: the file's bytes, or, where nobody could read them, what is said of it."""
     version = f"{READER_VERSION}@{refusal.rank if refusal.rank is not None else refusal.file}"
-    size = refusal.size_bytes or 0
+    size, element = refusal.size_bytes or 0, refusal_key(refusal, *scope)
     if refusal.digest is None or not refusal.path:
         said = hashlib.sha256(f"{refusal.file}\0{size}\0{refusal.reason}".encode(errors="surrogateescape")).hexdigest()
-        return Origin(said, size, READER, version, None, keep_source=False)
-    return Origin(refusal.digest, size, READER, version, Path(refusal.path), request.keep_source, rank=refusal.rank)
+        return Origin(said, size, READER, version, None, keep_source=False, rank=refusal.rank, element=element)
+    path = Path(refusal.path)
+    return Origin(refusal.digest, size, READER, version, path, request.keep_source, rank=refusal.rank, element=element)
