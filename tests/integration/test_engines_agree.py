@@ -16,6 +16,8 @@ from tests.simulator import Scenario, Shape3D, Style, simulate
 _RUN = {"run": "job", "attempt": 0}
 _WITH_STAND_INS = {"store/absent"}
 """Templates that a store fills in; they are no questions of their own."""
+_OF_EVIDENCE = ("evidence/", "evidence_bytes/")
+"""Beginnings of the names of questions about what is signed: this job is not (test_evidence_engines_agree)."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,11 @@ def _parameters(store: provstore.Store, name: str) -> dict[str, object]:
     return {key: values[key] for key in cypher.query(f"read/{name}").params}
 
 
-_QUERIES = [name for query in cypher.names("read") if (name := query.removeprefix("read/")) not in _WITH_STAND_INS]
+_QUERIES = [
+    name
+    for query in cypher.names("read")
+    if (name := query.removeprefix("read/")) not in _WITH_STAND_INS and not name.startswith(_OF_EVIDENCE)
+]
 _MAY_BE_EMPTY = {
     "collectives/disagreeing_ranks",
     "collectives/lagging_ranks",
