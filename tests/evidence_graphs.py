@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from provstore.analysis.evidence import Covers, attributed, differences, projection_differences
 from provstore.graph.evidence_facts import bundle_block, record_block
+from provstore.ingest.upkeep import replay
+from provstore.journal import Journal
 from provstore.model.evidence import EvidenceLog
+from provstore.model.verification import EvidenceFinding
+from provstore.queries.evidence import stored_evidence
 from provstore.stores import GraphStore, open_store
+from provstore.stores.dump import canonical_dump
 
 Change = Callable[..., None]
 """Takes one statement of Cypher and its parameters."""
@@ -55,3 +61,21 @@ def _server_door(store: GraphStore) -> Change:
             driver.execute_query(text, parameters)
 
     return change
+
+
+def against_own_bytes(store: GraphStore, run: str, attempt: int = 0) -> list[EvidenceFinding]:
+    """Compare the nodes of evidence with the signed bytes that the same graph holds."""
+    log = stored_evidence(store, run, attempt)
+    covers = Covers()
+    covers.add(log)
+    return attributed(projection_differences(log, log), (), covers)
+
+
+def against_journal(store: GraphStore, journal: Journal) -> list[EvidenceFinding]:
+    """Compare all facts of a graph, derived ones included, with those that its journal gives."""
+    empty = open_store("memory:", writable=True)
+    replay(empty, journal)
+    covers = Covers()
+    for scope in journal.scopes():
+        covers.add(journal.evidence(*scope))
+    return attributed(differences(canonical_dump(empty), canonical_dump(store)), journal.blocks(), covers)
