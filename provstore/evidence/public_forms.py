@@ -224,8 +224,8 @@ def _read_jwk(text: str, place: str) -> bytes:
         raise InputError(f"{place}: JWK: not JSON, or a name is repeated") from error
     if "d" in members or members.get("type") == "provstore-private-key":
         raise InputError(f"{place}: public key: this is a private key; keep it to yourself")
-    algorithm = members.get("alg", "EdDSA")
-    if members.get("kty") != "OKP" or members.get("crv") != "Ed25519" or algorithm not in {"EdDSA", "Ed25519"}:
+    is_fitting = members.get("kty") == "OKP" and members.get("crv") == "Ed25519"
+    if not is_fitting or str(members.get("alg", "EdDSA")) not in {"EdDSA", "Ed25519"}:
         raise InputError(f"{place}: JWK: not an Ed25519 key (kty OKP, crv Ed25519)")
     x = members.get("x")
     try:
