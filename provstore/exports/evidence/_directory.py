@@ -54,8 +54,10 @@ def whole(target: Path, marker: str, *, overwrite: bool) -> Iterator[Files]:
         ConfigError: ``target`` holds something that may not be replaced, or lies in no directory.
     """
     target = Path(os.path.abspath(target))  # noqa: PTH100 - Path.resolve would follow a link and replace its target
-    _require_replaceable(target, marker, overwrite=overwrite)
+    if not target.parent.is_dir():
+        raise ConfigError(f"{target}: export: {target.parent} is no directory")
     _remove_leftovers(target)
+    _require_replaceable(target, marker, overwrite=overwrite)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_PARTIAL, dir=target.parent))
     try:
         with _held(staging):
@@ -69,8 +71,6 @@ def whole(target: Path, marker: str, *, overwrite: bool) -> Iterator[Files]:
 
 
 def _require_replaceable(target: Path, marker: str, *, overwrite: bool) -> None:
-    if not target.parent.is_dir():
-        raise ConfigError(f"{target}: export: {target.parent} is no directory")
     if not os.path.lexists(target):
         return
     if target.is_symlink() or not target.is_dir():
