@@ -93,54 +93,56 @@ def show(who: str, place: TrustPlace | None = None) -> KeyShown:
 
 
 def export(
-    who: str, form: str, folder: str | Path, *, name: str | None = None, place: TrustPlace | None = None
+    who: str, form: str, folder: str | Path | None = None, *, name: str | None = None, place: TrustPlace | None = None
 ) -> KeyExport:
     """Write a public key as files that other programs read; a file of other content is never overwritten.
 
     Args:
         who: As for :func:`show`.
         form: One of :data:`FORMS`, or ``all``.
-        folder: Where to; made if it is not there.
+        folder: Where to, made if it is not there; None gives one form of text as the answer.
         name: Name inside of the forms that have one (comment, principal, vkey); the key's own name when None.
         place: The trust file.
 
     Raises:
-        ConfigError: Unknown form or key, or a file of other content is in the way.
+        ConfigError: Unknown form or key, a form that needs a folder, or a file of other content is in the way.
     """
+    forms = _forms(form)
+    if folder is None:
+        _require_text(form)
     row, public = _named(who, place or TrustPlace())
     if not public:
         raise ConfigError(f"{row.keyid}: export: its algorithm {row.alg} is not known here")
-    forms = FORMS if form == ALL else [_known(form)]
-    stem = _stem(row)
-    files = {one: f"{stem}.{_ENDINGS.get(one, one)}" for one in forms}
     contents = {one: public_forms.FORMS[one](public, name=name or _name(row)) for one in forms}
-    return KeyExport(tuple((one, _written(Path(folder) / file, contents[one])) for one, file in files.items()))
+    if folder is None:
+        return KeyExport((), text=contents[form].decode())
+    stem = _stem(row)
+    paths = {one: Path(folder) / f"{stem}.{_ENDINGS.get(one, one)}" for one in forms}
+    return KeyExport(tuple((one, _written(path, contents[one])) for one, path in paths.items()))
 
 
-def public_text(who: str, form: str, *, name: str | None = None, place: TrustPlace | None = None) -> bytes:
-    """Return a public key in one form.
-
-    Raises:
-        ConfigError: Unknown form or key.
-    """
-    row, public = _named(who, place or TrustPlace())
-    if not public:
-        raise ConfigError(f"{row.keyid}: export: its algorithm {row.alg} is not known here")
-    return public_forms.FORMS[_known(form)](public, name=name or _name(row))
-
-
-def export_signers(folder: str | Path, place: TrustPlace | None = None) -> KeyExport:
+def export_signers(form: str = SIGNERS, folder: str | Path | None = None, place: TrustPlace | None = None) -> KeyExport:
     """Write ``allowed_signers`` and ``revoked_keys`` of the whole trust file, as ``ssh-keygen -Y verify`` reads them.
 
+    Args:
+        form: Only ``allowed_signers`` has room for several keys.
+        folder: Where to; None gives the allowed_signers file as the answer.
+        place: The trust file.
+
     Raises:
+        ConfigError: Another form.
         InputError: There is no trust file.
     """
+    if form != SIGNERS:
+        raise ConfigError(f"{form}: form: it holds one key, so a key must be named; all keys go into {SIGNERS}")
     held = required(place or TrustPlace())
-    lines = {"allowed_signers": trust_signers.export_lines(held), "revoked_keys": trust_signers.revoked_lines(held)}
+    lines = {SIGNERS: trust_signers.export_lines(held), "revoked_keys": trust_signers.revoked_lines(held)}
     limited = [key.alias or key.keyid for key in held.keys if key.runs != "*"]
-    note = f"an allowed_signers file knows no runs: {', '.join(limited)} would be trusted for all of them"
+    notes = (f"an {SIGNERS} file knows no runs: {', '.join(limited)} would be trusted for all of them",)
+    if folder is None:
+        return KeyExport((), lines[SIGNERS].decode(), notes if limited else ())
     files = tuple((name, _written(Path(folder) / name, data, replace_it=True)) for name, data in lines.items())
-    return KeyExport(files, notes=(note,) if limited else ())
+    return KeyExport(files, notes=notes if limited else ())
 
 
 def required(place: TrustPlace) -> Trust:
@@ -169,7 +171,7 @@ def trusted_rows(held: Trust) -> list[KeyRow]:
         rows[key.keyid] = (
             replace(row, roles=(*before.roles, *row.roles), alias=row.alias or before.alias) if before else row
         )
-    return list(rows.values())
+    return sorted(rows.values(), key=lambda row: ("root" not in row.roles, row.alias or "", row.keyid))
 
 
 def trusted_row(key: TrustedKey, held: Trust) -> KeyRow:
@@ -192,7 +194,7 @@ def trusted_row(key: TrustedKey, held: Trust) -> KeyRow:
 
 def facts(held: Trust) -> TrustFacts:
     """Return what a trust file is, beside its keys."""
-    root = tuple(key.keyid for key in held.root)
+    root = tuple(sorted(key.keyid for key in held.root))
     return TrustFacts(held.source, held.version, held.expires, held.threshold, root, held.first_use)
 
 
@@ -257,10 +259,15 @@ def _own(row: KeyRow, own: dict[str, tuple[Path, bytes]]) -> KeyRow:
     return replace(row, name=path.stem, encrypted=encrypted)
 
 
-def _known(form: str) -> str:
-    if form not in FORMS:
+def _forms(form: str) -> tuple[str, ...]:
+    if form not in {*FORMS, ALL}:
         raise ConfigError(f"{form}: form: not known; known are {', '.join((*FORMS, ALL))}")
-    return form
+    return FORMS if form == ALL else (form,)
+
+
+def _require_text(form: str) -> None:
+    if form in {ALL, "der"}:
+        raise ConfigError(f"{form}: form: standard output takes one form of text", hint="-o FOLDER writes files")
 
 
 def _stem(row: KeyRow) -> str:

@@ -27,6 +27,7 @@ NEVER = "never"
 ROLE_NAMES = tuple(role for role in ROLES if role != ROOT)
 
 _IN_CHAIN = "a key-rotation record inside a run grants nothing by itself: what counts is this trust file"
+_NEW_ROOT = "who believed the old root follows to the new one; whoever is new needs --pin {}"
 _FIRST_USE = "the root keys of this trust file were believed on first use; nobody has vouched for them"
 
 
@@ -93,10 +94,11 @@ def grant(
     what, place, signing = what or Grant(), place or TrustPlace(), signing or Signing()
     _require_known(what)
     until = None if expires in {None, NEVER} else fields.moment(expires or "", "expires")
-    old = _held(place) if place.path.exists() else None
+    old = _held(place) if place.path.exists() or place.pin or place.first_use else None
     keys, skipped = _keys(who, what, old) if who is not None else ((), ())
     if not keys and until is None and expires != NEVER:
-        raise ConfigError(f"{who or 'keys trust'}: no key to trust", hint="give a name, a file or a public key")
+        why = "".join(f"; {one}" for one in skipped[:3])
+        raise ConfigError(f"{who or 'keys trust'}: no key to trust{why}", hint="give a name, a file or a public key")
     if old is None:
         return _created(place.path, keys, signing, _First(until, threshold, skipped))
     if threshold is not None:
@@ -150,7 +152,8 @@ def rotate(
     new = trust_changes.rotated(old.trust, keyid, public, alias=alias or (own[0].stem if own else None))
     signers = [*_signers(signing, old.trust, ask=ask, all_own=is_root), *extra]
     signers = list({signer.public_key: signer for signer in signers}.values())
-    return _published(place.path, old, new, signers, ("rotated", [keyid, fingerprint(public)], (_IN_CHAIN,)))
+    notes = (*((_NEW_ROOT.format(fingerprint(public)),) if is_root else ()), _IN_CHAIN)
+    return _published(place.path, old, new, signers, ("rotated", [keyid, fingerprint(public)], notes))
 
 
 def revoke(
