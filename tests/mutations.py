@@ -328,9 +328,11 @@ def _tree(number: int, name: str, edits: Callable[[Model], list[Edit]], codes: s
     return Mutation(number, name, edits, found, found | {"fork"}, found | {"fork"}, epoch=1, **own)
 
 
-def _chain(number: int, name: str, edits: Callable[[Model], list[Edit]], codes: str, full: str = "") -> Mutation:
+def _chain(
+    number: int, name: str, edits: Callable[[Model], list[Edit]], codes: str, full: str = "", epoch: int = 2
+) -> Mutation:
     found = _of(codes)
-    return Mutation(number, name, edits, found, found, found | _of(full), epoch=2)
+    return Mutation(number, name, edits, found, found, found | _of(full), epoch=epoch)
 
 
 def _shown(name: str, value: object) -> Callable[[Model], list[Edit]]:
@@ -353,7 +355,7 @@ MUTATIONS = (
     _tree(9, "swap the numbers of two records", lambda _: [SwapNumbers(EDITED, EDITED + 4)], "root-mismatch"),
     Mutation(10, "delete the last record", lambda _: [DeleteRecord(199)], *[_of("rows-missing")] * 3, epoch=4),
     Mutation(11, "append an unsigned record", _append, *[_of("unsigned-tail")] * 3),
-    _chain(12, "delete a middle bundle", lambda _: [DeleteBundle(2)], _FOLLOWS),
+    _chain(12, "delete a middle bundle", lambda _: [DeleteBundle(2)], _FOLLOWS, epoch=3),
     _chain(13, "swap two bundles", lambda _: [SwapBundles(2, 3)], _FOLLOWS),
     _chain(14, "replay a bundle at the end", _replay, _FOLLOWS + " unsigned-tail", full="rollback"),
     _chain(15, "bundle of another run", _foreign, "wrong-run chain-broken root-mismatch"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -14,9 +13,9 @@ from provstore.model import canonical
 
 # Strings without escapes, of printable ASCII: anything else goes to the strict reader.
 _STRING = rb'"[ !#-\[\]-~]*+"'
-# 15 and 18 digits are always inside 2**53 - 1 and 64 bits, and three digits of an exponent inside a double.
+# So many digits are always inside 2**53 - 1 and 64 bits, and three digits of an exponent inside a double.
 _COUNT = rb"(?:0|[1-9][0-9]{0,14}+)"
-_LONG = rb"(?:0|-?[1-9][0-9]{0,17}+)"
+_LONG = rb"(?:0|-?[1-9][0-9]{0,17}+(?![0-9])|-?[1-8][0-9]{18}+)"
 _DOUBLE = rb"-?0x1\.[0-9a-f]{13}p(?:\+(?:0|[1-9][0-9]{0,2}+)|-[1-9][0-9]{0,2}+)"
 _VALUE = (
     rb'\{"n":' + _STRING + rb',"t":(?:"f","v":"f64:' + _DOUBLE + rb'"|"i","v":"i64:' + _LONG + rb'"|"s","v":'
@@ -45,7 +44,7 @@ def quick_reader(run: str, attempt: int) -> Callable[[bytes], Fields | None]:
         at, n, rank, values = found.groups()
         if values is not None:
             names = names_of(values)
-            if len(names) > 1 and any(left >= right for left, right in pairwise(names)):
+            if len(names) > 1 and (names != sorted(names) or len(set(names)) != len(names)):
                 return None
         return None if rank is None else int(rank), int(n), None if at is None else int(at)
 
