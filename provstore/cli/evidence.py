@@ -19,7 +19,7 @@ from provstore.errors import ConfigError
 
 if TYPE_CHECKING:
     from provstore.exports.evidence import EvidenceExportReport
-    from provstore.model.evidence_report import EvidenceItem, EvidenceList
+    from provstore.model.evidence_report import EvidenceItem, EvidenceList, RunEvidence
 
 _RUN = typer.Option(metavar="ID", help="Run [default: all].", show_default=False)
 _ATTEMPT = typer.Option(metavar="N", help="Incarnation of the run.", min=0)
@@ -166,22 +166,31 @@ def _write_raw(screen: Screen, data: bytes) -> NoReturn:
 
 def _draw_list(console: Console, found: EvidenceList) -> None:
     for run in found.runs:
-        name = f"run {run.run}, attempt {run.attempt}" if run.run else "imported documents"
-        state = "closed" if run.closed else "never closed"
-        facts = f"{counted(len(run.bundles), 'bundle')}, {counted(run.signed, 'record')} signed, {run.unsigned} not yet"
-        print_lines(
-            console, (Line(text, "bold") for text in folded(f"{name}: {facts}; {state}", console.width, "", "  "))
-        )
-        rows = [(row.epoch, row.records, row.keyid, row.closed, row.wall) for row in run.bundles if row.fault is None]
+        print_lines(console, _run_lines(run, console.width))
+        keys = {row.keyid for row in run.bundles if row.fault is None}
+        columns = ("epoch", "first", "records", "closed", "wall clock it claims", *(("key",) if len(keys) > 1 else ()))
+        rows = [
+            (row.epoch, row.first, row.records, row.closed, row.wall, row.keyid)[: len(columns)]
+            for row in run.bundles
+            if row.fault is None
+        ]
         if rows:
-            grid(console, ("epoch", "records", "key", "closed", "wall clock it claims"), rows)
-        for row in run.bundles:
-            if row.fault is not None:
-                print_lines(
-                    console, (Line(t, "red") for t in folded(f"{row.where}: {row.fault}", console.width, "", "  "))
-                )
+            grid(console, columns, rows)
     if not found.runs:
         console.print("nothing is recorded", style="dim")
+
+
+def _run_lines(run: RunEvidence, width: int) -> Iterator[Line]:
+    name = f"run {run.run}, attempt {run.attempt}" if run.run else "imported documents"
+    state = "closed" if run.closed else "never closed"
+    facts = f"{counted(len(run.bundles), 'bundle')}, {counted(run.signed, 'record')} signed, {run.unsigned} not yet"
+    yield from (Line(text, "bold") for text in folded(f"{name}: {facts}; {state}", width, "", "  "))
+    keys = sorted({row.keyid for row in run.bundles if row.keyid is not None})
+    if len(keys) == 1:
+        yield from (Line(text) for text in folded(f"by {keys[0]}", width, "  ", "  "))
+    for row in run.bundles:
+        if row.fault is not None:
+            yield from (Line(text, "red") for text in folded(f"{row.where}: {row.fault}", width, "  ", "    "))
 
 
 def _item_lines(found: EvidenceItem, width: int) -> Iterator[Line]:
