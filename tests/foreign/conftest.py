@@ -20,7 +20,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     try:
         return (yield)
     except tools.MissingError as error:
-        _give_up(error)
+        missing = error
+    _give_up(missing)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,7 +30,8 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[None]:
     try:
         return (yield)
     except tools.MissingError as error:
-        _give_up(error)
+        missing = error
+    _give_up(missing)
 
 
 def _give_up(error: tools.MissingError) -> None:

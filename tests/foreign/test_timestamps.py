@@ -126,7 +126,7 @@ def test_openssl_accepts_the_token_and_rejects_other_data(tsa: Authority, note: 
     (tmp_path / "sig").write_bytes(timestamps.stamped(note))
     order = [tools.program("openssl"), "ts", "-verify", "-in", tsa.folder / "reply", "-CAfile", tsa.folder / "root.pem"]
     assert tools.run([*order, "-data", tmp_path / "sig"]).returncode == 0
-    (tmp_path / "sig").write_bytes(timestamps.stamped(note)[:-1] + b"\0")
+    (tmp_path / "sig").write_bytes(bytes(64))
     assert tools.run([*order, "-data", tmp_path / "sig"]).returncode != 0
 
 

@@ -188,8 +188,8 @@ def _build(tool: str, order: Sequence[str], folder: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise MissingError(tool, f"not made within {_BUILD_SECONDS} s") from error
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()[-400:]
-        raise MissingError(tool, f"cannot be made here: {said}")
+        said = " ".join((done.stderr or done.stdout).decode(errors="replace").split())
+        raise MissingError(tool, f"cannot be made here: {said[:300]}")
 
 
 def prepare() -> Mapping[str, str]:
