@@ -33,27 +33,39 @@ def common(kind: str, n: int, rank: int | None = None, at: str | None = None) ->
 
 BUILT = {
     "ingest": (
-        records.ingest("job", 2, 0, batch=4, source=SOURCE, facts=FACTS, quarantined=1, mode="full",
-        reason="why", at_ns=-7),
+        records.ingest(
+            "job", 2, 0, batch=4, source=SOURCE, facts=FACTS, quarantined=1, mode="full", reason="why", at_ns=-7
+        ),
         common("ingest", 0, at="i64:-7")
-        | {"batch": 4, "source": SOURCE, "facts": FACTS, "quarantined": 1, "policy": {"mode": "full",
-        "reason": "why"}},
+        | {"batch": 4, "source": SOURCE, "facts": FACTS, "quarantined": 1, "policy": {"mode": "full", "reason": "why"}},
     ),
     "ingest of no file": (
         records.ingest("job", 2, 0, batch=0, source=None, facts=FACTS | {"encoding": "lines"}),
         common("ingest", 0)
-        | {"batch": 0, "source": None, "facts": FACTS | {"encoding": "lines"}, "quarantined": 0,
-           "policy": {"mode": "validation", "reason": ""}},
+        | {
+            "batch": 0,
+            "source": None,
+            "facts": FACTS | {"encoding": "lines"},
+            "quarantined": 0,
+            "policy": {"mode": "validation", "reason": ""},
+        },
     ),
     "observation": (
-        records.observation("job", 2, 1, Observation("loss",
-        {"é": 0.1, "b": True, "z": None, "i": 2**62, "a": "\0😀"}, 3, 9, 5)),
+        records.observation(
+            "job", 2, 1, Observation("loss", {"é": 0.1, "b": True, "z": None, "i": 2**62, "a": "\0😀"}, 3, 9, 5)
+        ),
         common("observation", 1, 3, "i64:5")
-        | {"name": "loss", "step": 9, "values": [
-            {"n": "a", "t": "s", "v": "\0😀"}, {"n": "b", "t": "b", "v": True}, {"n": "i", "t": "i",
-            "v": f"i64:{2**62}"},
-            {"n": "z", "t": "z", "v": None}, {"n": "é", "t": "f", "v": "f64:0x1.999999999999ap-4"},
-        ]},
+        | {
+            "name": "loss",
+            "step": 9,
+            "values": [
+                {"n": "a", "t": "s", "v": "\0😀"},
+                {"n": "b", "t": "b", "v": True},
+                {"n": "i", "t": "i", "v": f"i64:{2**62}"},
+                {"n": "z", "t": "z", "v": None},
+                {"n": "é", "t": "f", "v": "f64:0x1.999999999999ap-4"},
+            ],
+        },
     ),
     "digest": (
         records.digest("job", 2, 0, AgreedDigest("params", A, 1, (3, 1, 2))),
@@ -83,7 +95,7 @@ BUILT = {
         records.run_close("job", 2, 1, reason="finished", records=9, batches=3),
         common("run-close", 1) | {"reason": "finished", "records": 9, "batches": 3},
     ),
-}  # fmt: skip
+}
 """What a builder gives, and the same record written by hand from its specification."""
 
 
@@ -153,30 +165,40 @@ def row(name: str, kind: str, value: object) -> dict[str, object]:
         ("observation", values(row("a", "s", ""), row("a", "i", "i64:1"))),
         ("observation", values(row("é", "s", ""), row("z", "s", ""))),
         ("observation", values(row("\U00010000", "s", ""), row("\uffff", "s", ""))),
-        ("observation", values({"n": "a", "t": "s"})), ("observation", values(row("a", "s", "") | {"x": 1})),
-        ("observation", values(row("a", "x", ""))), ("observation", values({"n": 1, "t": "s", "v": ""})),
-        ("observation", values({"n": "a", "t": ["s"], "v": ""})), ("observation", values(row("a", "s", 1))),
-        ("observation", values(row("a", "i", 1))), ("observation", values(row("a", "i", "i64:01"))),
-        ("observation", values(row("a", "i", "i64:9223372036854775808"))), ("observation", values(row("a",
-        "f", "i64:1"))),
-        ("observation", values(row("a", "f", "f64:0x1p+0"))), ("observation", values(row("a", "b", 1))),
-        ("observation", values(row("a", "b", "true"))), ("observation", values(row("a", "z", ""))),
-        ("observation", values(row("a", "z", False))), ("observation", lambda value: value.update(values=[1])),
-        ("digest", lambda value: value.update(ranks=[2, 1])), ("digest", lambda value: value.update(ranks=[1, 1])),
-        ("digest", lambda value: value.update(sha256="A" * 64)), ("digest",
-        lambda value: value.update(sha256=A + "\n")),
-        ("policy", lambda value: value.update(mode="Full")), ("run-close", lambda value: value.update(reason="done")),
-        ("ingest", lambda value: value["facts"].update(encoding="csv")), ("ingest",
-        lambda value: value["facts"].pop("rows")),
-        ("ingest", lambda value: value["source"].update(x=1)), ("ingest",
-        lambda value: value["policy"].update(mode="")),
-        ("ingest", lambda value: value["source"].update(kept=1)), ("ingest",
-        lambda value: value["source"].update(version=1)),
-        ("ingest", lambda value: value.update(at="i64:-0")), ("ingest", lambda value: value.update(at="u64:1")),
-        ("rank-certificate", lambda value: value.update(keyid="x")), ("rank-certificate",
-        lambda value: value.update(public="ab")),
+        ("observation", values({"n": "a", "t": "s"})),
+        ("observation", values(row("a", "s", "") | {"x": 1})),
+        ("observation", values(row("a", "x", ""))),
+        ("observation", values({"n": 1, "t": "s", "v": ""})),
+        ("observation", values({"n": "a", "t": ["s"], "v": ""})),
+        ("observation", values(row("a", "s", 1))),
+        ("observation", values(row("a", "i", 1))),
+        ("observation", values(row("a", "i", "i64:01"))),
+        ("observation", values(row("a", "i", "i64:9223372036854775808"))),
+        ("observation", values(row("a", "f", "i64:1"))),
+        ("observation", values(row("a", "f", "f64:0x1p+0"))),
+        ("observation", values(row("a", "b", 1))),
+        ("observation", values(row("a", "b", "true"))),
+        ("observation", values(row("a", "z", ""))),
+        ("observation", values(row("a", "z", False))),
+        ("observation", lambda value: value.update(values=[1])),
+        ("digest", lambda value: value.update(ranks=[2, 1])),
+        ("digest", lambda value: value.update(ranks=[1, 1])),
+        ("digest", lambda value: value.update(sha256="A" * 64)),
+        ("digest", lambda value: value.update(sha256=A + "\n")),
+        ("policy", lambda value: value.update(mode="Full")),
+        ("run-close", lambda value: value.update(reason="done")),
+        ("ingest", lambda value: value["facts"].update(encoding="csv")),
+        ("ingest", lambda value: value["facts"].pop("rows")),
+        ("ingest", lambda value: value["source"].update(x=1)),
+        ("ingest", lambda value: value["policy"].update(mode="")),
+        ("ingest", lambda value: value["source"].update(kept=1)),
+        ("ingest", lambda value: value["source"].update(version=1)),
+        ("ingest", lambda value: value.update(at="i64:-0")),
+        ("ingest", lambda value: value.update(at="u64:1")),
+        ("rank-certificate", lambda value: value.update(keyid="x")),
+        ("rank-certificate", lambda value: value.update(public="ab")),
     ],
-)  # fmt: skip
+)
 def test_values_that_cannot_be_are_refused(name: str, edit: Callable[[dict[str, Any]], object]) -> None:
     assert refusal(written(name, edit)) == "payload-noncanonical"
 
@@ -197,18 +219,29 @@ def test_another_version_or_kind_is_unknown(edit: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"", b"{}", b"[]", b"null", b"7", b'"x"', b"\xff", b"{", BUILT["gap"][0] + b"\n", b" " + BUILT["gap"][0],
-        json.dumps(BUILT["gap"][1]).encode(), BUILT["gap"][0].replace(b'"lost":4', b'"lost":4.0'),
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b"7",
+        b'"x"',
+        b"\xff",
+        b"{",
+        BUILT["gap"][0] + b"\n",
+        b" " + BUILT["gap"][0],
+        json.dumps(BUILT["gap"][1]).encode(),
+        BUILT["gap"][0].replace(b'"lost":4', b'"lost":4.0'),
         BUILT["gap"][0].replace(b'"lost":4', b'"lost":4,"lost":4'),
         BUILT["gap"][0].replace(b'"lost":4', b'"lost":NaN'),
-        BUILT["gap"][0].replace(b'"lost":4', b'"lost":9007199254740992'), BUILT["gap"][0].replace(b"disk",
-        b"\\u0064isk"),
+        BUILT["gap"][0].replace(b'"lost":4', b'"lost":9007199254740992'),
+        BUILT["gap"][0].replace(b"disk", b"\\u0064isk"),
         BUILT["gap"][0].replace(b"disk", b"\\ud800"),
-        b"\xef\xbb\xbf" + BUILT["gap"][0], BUILT["gap"][0].decode().encode("utf-16"),
+        b"\xef\xbb\xbf" + BUILT["gap"][0],
+        BUILT["gap"][0].decode().encode("utf-16"),
         BUILT["gap"][0].replace(b'"lost":4', b'"lost":' + b"9" * 5_000),
         BUILT["gap"][0].replace(b'"lost"', b'"Lost"'),
     ],
-)  # fmt: skip
+)
 def test_a_line_in_another_spelling_is_refused(line: bytes) -> None:
     assert refusal(line) == "payload-noncanonical"
 
@@ -236,28 +269,33 @@ def test_a_deep_record_is_not_looked_at(depth: int) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: records.gap("job", 0, -1, cause="", lost=1), lambda: records.gap("job", 0, True, cause="", lost=1),
-        lambda: records.gap("job", 0, 0, cause="", lost=2**53), lambda: records.gap("job", 0, 0, cause="", lost=1.5),
-        lambda: records.gap("job", 0, 0, cause="\ud800", lost=1), lambda: records.gap("\udfff",
-        0, 0, cause="", lost=1),
-        lambda: records.gap(None, 0, 0, cause="", lost=1), lambda: records.gap("job", "0", 0, cause="", lost=1),
-        lambda: records.gap("job", 0, 0, cause="", lost=1, at_ns=2**63), lambda: records.gap("job",
-        0, 0, cause="", lost=1, rank=-1),
+        lambda: records.gap("job", 0, -1, cause="", lost=1),
+        lambda: records.gap("job", 0, True, cause="", lost=1),
+        lambda: records.gap("job", 0, 0, cause="", lost=2**53),
+        lambda: records.gap("job", 0, 0, cause="", lost=1.5),
+        lambda: records.gap("job", 0, 0, cause="\ud800", lost=1),
+        lambda: records.gap("\udfff", 0, 0, cause="", lost=1),
+        lambda: records.gap(None, 0, 0, cause="", lost=1),
+        lambda: records.gap("job", "0", 0, cause="", lost=1),
+        lambda: records.gap("job", 0, 0, cause="", lost=1, at_ns=2**63),
+        lambda: records.gap("job", 0, 0, cause="", lost=1, rank=-1),
         lambda: records.run_close("job", 0, 0, reason="done", records=1, batches=1),
         lambda: records.policy("job", 0, 0, mode="all", reason="", document={}),
         lambda: records.ingest("job", 0, 0, batch=1, source={}, facts=FACTS),
         lambda: records.ingest("job", 0, 0, batch=1, source=None, facts=FACTS | {"more": 1}),
         lambda: records.digest("job", 0, 0, AgreedDigest("p", "x", 0, (0,))),
         lambda: records.digest("job", 0, 0, AgreedDigest("p", A, 0, (0, 0))),
-        *(lambda value=value: records.observation("job", 0, 0, Observation("o", {"a": value}))
-          for value in (2**63, [1], {"a": 1}, b"x", object(), 1j, {1}, "\ud800")),
+        *(
+            lambda value=value: records.observation("job", 0, 0, Observation("o", {"a": value}))
+            for value in (2**63, [1], {"a": 1}, b"x", object(), 1j, {1}, "\ud800")
+        ),
         lambda: records.observation("job", 0, 0, Observation("o", {1: 1})),
         lambda: records.observation("job", 0, 0, Observation("o", {1: 1, "a": 1})),
         lambda: records.observation("job", 0, 0, Observation("o", {"\ud800": 1})),
         lambda: records.observation("job", 0, 0, Observation("o", {}, step=1.0)),
         lambda: records.observation("job", 0, 0, Observation(7, {})),
     ],
-)  # fmt: skip
+)
 def test_what_no_record_can_hold_is_not_written(build: Callable[[], bytes]) -> None:
     with pytest.raises(InputError, match="record"):
         build()
@@ -269,9 +307,12 @@ _scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.flo
 
 @settings(max_examples=300, deadline=None)
 @given(
-    _texts, _texts, st.dictionaries(_texts, _scalars, max_size=6), st.none() | st.integers(0, 2**53 - 1),
+    _texts,
+    _texts,
+    st.dictionaries(_texts, _scalars, max_size=6),
+    st.none() | st.integers(0, 2**53 - 1),
     st.none() | st.integers(-(2**63), 2**63 - 1),
-)  # fmt: skip
+)
 def test_whatever_a_run_observes_is_written_canonically_and_survives(run, name, said, step, at_ns) -> None:  # type: ignore[no-untyped-def]
     line = records.observation(run, 0, 0, Observation(name, said, step=step, at_ns=at_ns))
     found = records.parse(line)
@@ -314,11 +355,20 @@ def test_a_signed_head_holds_for_its_own_run_attempt_rank_count_and_key_only() -
     assert not rank_heads.is_signed(head, "job", 0, key.public_key)
     assert not rank_heads.is_signed(head, "job", 1, OTHER)
     for change in (
-        {"rank": 4}, {"count": 4}, {"head": "1" * 64}, {"head": "x"}, {"head": ""}, {"sig": None},
-        {"sig": ""}, {"sig": "é"},
-        {"sig": "AA=="}, {"sig": head.sig + "\n"}, {"count": 2**64}, {"rank": -1},
+        {"rank": 4},
+        {"count": 4},
+        {"head": "1" * 64},
+        {"head": "x"},
+        {"head": ""},
+        {"sig": None},
+        {"sig": ""},
+        {"sig": "é"},
+        {"sig": "AA=="},
+        {"sig": head.sig + "\n"},
+        {"count": 2**64},
+        {"rank": -1},
         {"sig": head.sig.replace("==", "")},
-    ):  # fmt: skip
+    ):
         assert not rank_heads.is_signed(dataclasses.replace(head, **change), "job", 1, key.public_key)
     assert not rank_heads.is_signed(head, "\ud800", 1, key.public_key)
 
@@ -327,5 +377,8 @@ def test_not_a_number_keeps_its_bits() -> None:
     line = records.observation("job", 0, 0, Observation("o", {"a": math.nan, "b": -0.0, "c": 5e-324, "d": -math.inf}))
 
     assert [one["v"] for one in records.parse(line)["values"]] == [
-        "f64:nan:7ff8000000000000", "f64:-0x0.0p+0", "f64:0x0.0000000000001p-1022", "f64:-inf",
-    ]  # fmt: skip
+        "f64:nan:7ff8000000000000",
+        "f64:-0x0.0p+0",
+        "f64:0x0.0000000000001p-1022",
+        "f64:-inf",
+    ]
