@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,11 +10,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
 
-from provstore.analysis.evidence.facts import Difference, Identity
+from provstore.analysis.evidence.facts import Difference, Fact, Identity
 from provstore.errors import InputError, TrustError
 from provstore.evidence import dsse, statement
 from provstore.graph.evidence_facts import record_iri
-from provstore.model import canonical
+from provstore.model import canonical, ids
 from provstore.model.block import Block
 from provstore.model.evidence import INGEST, EvidenceLog
 from provstore.model.verification import EvidenceFinding
@@ -22,6 +23,7 @@ CODE = "graph-mismatch"
 MAX_FINDINGS = 1_000
 """Differences that are told one by one; of a graph that is something else altogether the rest is counted."""
 _OF_EVIDENCE = re.compile(r"(.*)/(record|epoch)/([0-9]{1,18})")
+_OF_RUN = re.compile(re.escape(ids.BASE) + r"([^/]+)/([0-9]{1,9})/")
 _SHOWN = 3
 _Stated: TypeAlias = "Mapping[Identity, Sequence[Cover]]"
 
@@ -83,6 +85,17 @@ class Covers:
             return self._record(scope, number, None)
         keyid = next((keyid for *_, epoch, keyid in self._epochs[scope] if epoch == number), None)
         return Cover(*scope, None, number, keyid)
+
+    def scope_of(self, fact: Fact) -> tuple[str, int]:
+        """Return the attempt that a fact belongs to, as its id or its node says; else the only one that is known."""
+        found = _OF_RUN.match(fact.identity[1] if fact.is_node else fact.identity[2])
+        run, attempt = fact.properties.get("run"), fact.properties.get("attempt")
+        if found is not None:
+            with contextlib.suppress(ValueError):
+                return ids.component_text(found[1]), int(found[2])
+        if isinstance(run, str) and isinstance(attempt, int) and not isinstance(attempt, bool):
+            return run, attempt
+        return next(iter(self._epochs)) if len(self._epochs) == 1 else ("", 0)
 
     def _record(self, scope: tuple[str, int], index: int, batch: int | None) -> Cover:
         ranges = self._epochs[scope]
@@ -156,9 +169,10 @@ def _finding(one: Difference, stated: _Stated, covers: Covers) -> EvidenceFindin
     thing = "node" if one.fact.is_node else "relationship"
     reach = _covered(covering) if is_covered else "nothing that was recorded covers it"
     rank = one.fact.properties.get("rank")
+    run, attempt = (near.run, near.attempt) if near else covers.scope_of(one.fact)
     return EvidenceFinding(
-        run=near.run if near else _text(one.fact.properties.get("run")),
-        attempt=near.attempt if near else _number(one.fact.properties.get("attempt")),
+        run=run,
+        attempt=attempt,
         epoch=near.epoch if near and (is_covered or own) else None,
         seq=near.seq if near and (is_covered or own) else None,
         code=CODE,
@@ -206,11 +220,3 @@ def _batch(line: bytes) -> int | None:
 
 def _prefix(iri: str) -> str:
     return iri.rpartition("/record/")[0]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
