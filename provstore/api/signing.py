@@ -40,16 +40,24 @@ class Signing:
 
     def record(self, items: Sequence[Observation | AgreedDigest], scope: Scope, rank_signer: Signer | None) -> int:
         """Keep records and show them in the graph; return the index of the first in the run tree."""
-        ledger = self._ledger(scope)
-        try:
+        first = None
+        while first is None:
+            ledger = self._ledger(scope)
             with ledger.lock:
-                first = sealing.record(self._journal, ledger, items, rank_signer)
-        except BaseException:
-            self._forget(scope)
-            raise
+                if not ledger.is_stale:
+                    first = self._record(ledger, items, scope, rank_signer)
         self.show()
         self.note([scope])
         return first
+
+    def _record(
+        self, ledger: Ledger, items: Sequence[Observation | AgreedDigest], scope: Scope, rank_signer: Signer | None
+    ) -> int:
+        try:
+            return sealing.record(self._journal, ledger, items, rank_signer)
+        except BaseException:
+            self._forget(scope)
+            raise
 
     def seal(
         self, scopes: Sequence[Scope], request: sealing.SealRequest, progress: Progress | None = None

@@ -322,6 +322,7 @@ class Store:
         from provstore import analysis
         from provstore.graph.finding_facts import finding_block
         from provstore.graph.merge import merge
+        from provstore.ingest.upkeep import show_evidence
         from provstore.queries.dumps import stored_dumps, stored_refusals, stored_tensors
 
         started = time.perf_counter()
@@ -336,8 +337,9 @@ class Store:
             if self._read_only:
                 raise ConfigError(f"{self.uri}: store: opened for reading only; findings cannot be saved")
             block = finding_block(answer, dumps)
-            position = self._journal.append(block, None)
-            self._graph.write(block, (self._journal.journal_id, position))
+            self._journal.append(block, None)
+            self._graph.write(block)
+            show_evidence(self._graph, self._journal)
         if self._behind:
             answer = replace(answer, notes=(*answer.notes, self._behind_note()))
         return replace(answer, timing=timing(started, read))

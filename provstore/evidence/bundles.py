@@ -110,8 +110,12 @@ class Ledger:
     """(rank, key id) of which the run states that the key is the rank's."""
     total: int = 0
     """Records, pending ones included."""
+    is_stale: bool = False
+    """True when the journal may hold something else: whoever adds reads the run again."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Held by who adds records, for as long as journal and ledger must agree on their order; never while signing."""
+    signing: threading.RLock = field(default_factory=threading.RLock)
+    """Held by who signs, so that no epoch is signed twice."""
     _pending_bytes: int = 0
     _pending: list[bytes] = field(default_factory=list)
     _ranks: list[int | None] = field(default_factory=list)
@@ -141,9 +145,10 @@ class Ledger:
         for line in lines:
             said: dict[str, Any] = orjson.loads(line)
             rank = said.get("rank")
+            # The rank first: whoever signs meanwhile takes only lines whose rank is known.
+            self._ranks.append(rank)
             self._pending.append(line)
             self._pending_bytes += len(line) + 1
-            self._ranks.append(rank)
             self.counts[rank] = self.counts.get(rank, 0) + 1
             self.total += 1
             if said.get("kind") == INGEST:
@@ -155,9 +160,9 @@ class Ledger:
 
     def add_plain(self, lines: Sequence[bytes], ranks: Sequence[int | None]) -> None:
         """Take note of records that are neither of a file nor of the journal itself; ``ranks`` says whose each is."""
+        self._ranks += ranks
         self._pending += lines
         self._pending_bytes += sum(map(len, lines)) + len(lines)
-        self._ranks += ranks
         for rank in ranks:
             self.counts[rank] = self.counts.get(rank, 0) + 1
         self.total += len(lines)

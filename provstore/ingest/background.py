@@ -51,7 +51,9 @@ class BackgroundSigner:
     def forget(self, scope: Scope) -> None:
         """Read the run from the journal again before anything is added: an append has failed."""
         with self._mutex:
-            self._ledgers.pop(scope, None)
+            ledger = self._ledgers.pop(scope, None)
+        if ledger is not None:
+            ledger.is_stale = True
 
     def note(self, scope: Scope) -> None:
         """Say that something of a run waits for a signature."""

@@ -12,6 +12,7 @@ from provstore.graph.dump_facts import dump_key, refusal_block, refusal_key, ten
 from provstore.graph.merge import contradict, merge
 from provstore.graph.weave import weave
 from provstore.ingest.given import Given, Request, Scope, consistent, contradicted, gather
+from provstore.ingest.upkeep import show_evidence
 from provstore.journal import Journal, Origin
 from provstore.model.block import Block
 from provstore.model.dump import Dump, Refusal, Sidecar
@@ -48,7 +49,8 @@ class Ingest:
 
     def finish(self, derived: Block) -> None:
         """Exchange a run's derived layer; with it the graph is up to date with the journal."""
-        self.store.write(derived, (self.journal.journal_id, self.journal.position))
+        self.store.write(derived)
+        show_evidence(self.store, self.journal)
         self.facts += len(derived)
 
 

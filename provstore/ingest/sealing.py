@@ -11,7 +11,7 @@ from provstore.evidence import bundles, dsse, keys, rank_heads, records
 from provstore.evidence.bundles import Claims, Ledger, Limits
 from provstore.journal import Journal, Source
 from provstore.model.canonical import Json
-from provstore.model.evidence import CLOSE_REASONS, AgreedDigest, Observation, RankHead, Scalar
+from provstore.model.evidence import CLOSE_REASONS, GAP, AgreedDigest, Observation, RankHead, Scalar
 from provstore.model.report import SealedRun
 
 Scope = tuple[str, int]
@@ -100,16 +100,18 @@ def sign(
     journal: Journal, ledger: Ledger, request: SealRequest, on_epoch: Callable[[int], None] | None = None
 ) -> SealedRun:
     """Sign the records that wait, one bundle after the other."""
-    numbers, start, note = [], ledger.size, b""
-    while ledger.pending:
-        sealed = ledger.seal(request.signer, limits=request.limits, claims=request.claims, org=request.org)
-        journal.append_bundle(ledger.run, ledger.attempt, sealed.envelope, sealed.note)
-        with ledger.lock:
-            ledger.accept(sealed)
-        numbers.append(sealed.epoch.number)
-        note = sealed.note
-        if on_epoch:
-            on_epoch(sealed.epoch.number)
+    numbers, note = [], b""
+    with ledger.signing:
+        start = ledger.size
+        while ledger.pending:
+            sealed = ledger.seal(request.signer, limits=request.limits, claims=request.claims, org=request.org)
+            journal.append_bundle(ledger.run, ledger.attempt, sealed.envelope, sealed.note)
+            with ledger.lock:
+                ledger.accept(sealed)
+            numbers.append(sealed.epoch.number)
+            note = sealed.note
+            if on_epoch:
+                on_epoch(sealed.epoch.number)
     return SealedRun(
         run=ledger.run,
         attempt=ledger.attempt,
@@ -165,19 +167,26 @@ def record(
 
 
 def _of_events(journal: Journal, ledger: Ledger) -> Iterator[bytes]:
-    """Yield the records of what happened to the journal itself and no run has signed yet."""
-    known = {number for scope in journal.scopes() for number in _events_of(journal, scope)} | ledger.events
-    for at, (jseq, said) in enumerate(one for one in journal.events() if one[0] not in known):
-        name = said.pop("event", "recovery")
-        details: dict[str, Scalar] = {"event": str(name), "jseq": jseq}
+    """Yield the records of what happened to the journal itself and no run has signed yet.
+
+    What a full disk refused of a run is also a gap in that run, and waits for that run where there is one.
+    """
+    scopes = journal.scopes()
+    known = {number for scope in scopes for number in _events_of(journal, scope)} | ledger.events
+    count = ledger.next_count(None)
+    for jseq, said in journal.events():
+        name, cause = str(said.pop("event", "recovery")), str(said.get("cause", ""))
+        refused = (said.get("run"), said.get("attempt"))
+        if jseq in known or (name == GAP and refused in scopes and refused != (ledger.run, ledger.attempt)):
+            continue
+        lost = said.get("rows")
+        if name == GAP and refused == (ledger.run, ledger.attempt) and isinstance(lost, int) and lost:
+            yield records.gap(ledger.run, ledger.attempt, count, cause=cause, lost=lost)
+            count += 1
+        details: dict[str, Scalar] = {"event": name, "jseq": jseq}
         details |= {key: value for key, value in said.items() if isinstance(value, str | int) and key != "cause"}
-        yield records.recovery(
-            ledger.run,
-            ledger.attempt,
-            ledger.next_count(None) + at,
-            cause=str(said.get("cause", name)),
-            details=details,
-        )
+        yield records.recovery(ledger.run, ledger.attempt, count, cause=cause or name, details=details)
+        count += 1
 
 
 def _events_of(journal: Journal, scope: Scope) -> Iterator[int]:

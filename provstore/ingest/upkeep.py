@@ -36,20 +36,29 @@ def replay(
         StoreError: A batch is lost or altered and there is no ``on_problem`` to tell; with it the others go on.
     """
     touched: dict[tuple[str, int], None] = {}
-    count = 0
+    count, last = 0, start
     for jseq, content in journal.accepted(after=start, on_problem=on_problem):
         store.write(evidence_block(journal, content))
         if isinstance(content, Block):
             touched[content.run, content.attempt] = None
-        count += 1
+        count, last = count + 1, jseq
         if progress:
             progress(jseq, journal.position, "replaying the journal")
     for run, attempt in touched:
         dumps = stored_dumps(store, run, attempt)
         store.write(derive(dumps, merge(dumps).dumps, run, attempt))
     if count:
-        store.write(Block("", 0), (journal.journal_id, journal.position))
+        # What others have appended meanwhile comes with the next call.
+        store.write(Block("", 0), (journal.journal_id, last))
     return count
+
+
+def show_evidence(store: GraphStore, journal: Journal) -> None:
+    """Write the records and bundles that a graph lacks, and mark it as up to date; it must hold every batch."""
+    until = journal.settled()
+    for _, frame in journal.evidence_frames(applied(store, journal), until):
+        store.write(evidence_block(journal, frame))
+    store.write(Block("", 0), (journal.journal_id, until))
 
 
 def evidence_block(journal: Journal, content: Block | RecordFrame | BundleFrame) -> Block:

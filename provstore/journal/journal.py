@@ -97,10 +97,10 @@ class Journal:
                 kind, payload = batches.write(self.directory, block.run, block.attempt, parts, origin, self._disk)
                 entry = output.append(kind, payload)
             except OSError as error:
-                self._note_full(output, error, block)
+                self._note_full(output, error, (block.run, block.attempt), len(block))
                 raise writer.failure(self.directory, error) from error
             except StoreError as error:
-                self._note_full(output, error.__cause__, block)
+                self._note_full(output, error.__cause__, (block.run, block.attempt), len(block))
                 raise
             self._entries.append(entry)
             if self._known is not None and origin is not None:
@@ -119,13 +119,14 @@ class Journal:
             return (sha256, reader, version, run, attempt) in self._known
 
     def blocks(
-        self, after: int = 0, on_problem: Callable[[Problem], None] | None = None
+        self, after: int = 0, on_problem: Callable[[Problem], None] | None = None, *, until: int | None = None
     ) -> Iterator[tuple[int, Block]]:
         """Yield (number, facts) of every batch above ``after``, in order, one in memory at a time.
 
         Args:
             after: Number of the last batch that is not wanted.
             on_problem: Called for each batch that cannot be read, which is then left out.
+            until: Number of the last batch that is wanted; all when not given.
 
         Raises:
             StoreError: A batch is missing or altered and there is no ``on_problem``.
@@ -133,7 +134,7 @@ class Journal:
         for found in self.problems:
             if found.is_loss and found.last_jseq is not None and found.last_jseq > after:
                 _report(found, self.directory, on_problem)
-        wanted = [entry for entry in self._entries if entry.jseq > after]
+        wanted = [entry for entry in self._entries if entry.jseq > after and (until is None or entry.jseq <= until)]
         for entry, payload in segments.payloads(self.directory, wanted):
             try:
                 block = batches.parse(self.directory, entry, payload).block(self.directory)
@@ -157,9 +158,22 @@ class Journal:
         Raises:
             StoreError: Something is missing or altered and there is no ``on_problem``.
         """
-        wanted = [entry for entry in self._evidence_entries if entry.jseq > after]
-        evidences = self._frames_of(wanted, on_problem)
-        return heapq.merge(self.blocks(after, on_problem), evidences, key=lambda numbered: numbered[0])
+        until = self.settled()
+        blocks = self.blocks(after, on_problem, until=until)
+        frames = self.evidence_frames(after, until, on_problem)
+        return heapq.merge(blocks, frames, key=lambda numbered: numbered[0])
+
+    def settled(self) -> int:
+        """Return a position up to which everything can be read; others may be appending."""
+        with self._mutex:
+            return self.position
+
+    def evidence_frames(
+        self, after: int, until: int, on_problem: Callable[[Problem], None] | None = None
+    ) -> Iterator[tuple[int, RecordFrame | BundleFrame]]:
+        """Yield (number, content) of the record frames and bundles above ``after`` and up to ``until``, in order."""
+        wanted = [entry for entry in self._evidence_entries if after < entry.jseq <= until]
+        yield from self._frames_of(wanted, on_problem)
 
     def batches(self) -> Iterator[tuple[int, Batch]]:
         """Yield (number, what its frame says) of every batch.
@@ -236,7 +250,7 @@ class Journal:
                 payload = evidence.records_payload(
                     scope, at.records, part, heads if is_last else (), closes=closes and is_last
                 )
-                self._append_evidence(output, frames.RECORDS, payload, known)
+                self._append_evidence(output, frames.RECORDS, payload, known, (scope, sum(map(len, parts[number:]))))
             return start
 
     def append_bundle(self, run: str, attempt: int, envelope: bytes, note: bytes) -> int:
@@ -248,7 +262,7 @@ class Journal:
         with self._mutex:
             output, known = self._require_writer(), self._known_evidence()
             payload = evidence.bundle_payload((run, attempt), envelope, note)
-            return self._append_evidence(output, frames.BUNDLE, payload, known).jseq
+            return self._append_evidence(output, frames.BUNDLE, payload, known, ((run, attempt), 0)).jseq
 
     def _require_open(self, run: str, attempt: int) -> None:
         if self._known_evidence().get((run, attempt), ScopeIndex()).is_closed:
@@ -256,12 +270,18 @@ class Journal:
             raise InputError(said, hint="give it another --attempt")
 
     def _append_evidence(
-        self, output: writer.Writer, kind: int, payload: bytes, known: dict[Scope, ScopeIndex]
+        self,
+        output: writer.Writer,
+        kind: int,
+        payload: bytes,
+        known: dict[Scope, ScopeIndex],
+        refused: tuple[Scope, int],
     ) -> Entry:
+        """Append a frame; ``refused`` is what a full disk keeps out: of which run, and how many records."""
         try:
             entry = output.append(kind, payload)
         except StoreError as error:
-            self._note_full(output, error.__cause__, Block("", 0))
+            self._note_full(output, error.__cause__, *refused)
             raise
         self._evidence_entries.append(entry)
         evidence.add(known, entry, evidence.parse(entry, payload))
@@ -323,14 +343,14 @@ class Journal:
             raise StoreError(f"journal: {self.directory}: was opened by process {self._lock.pid}, before a fork")
         return self._output
 
-    def _note_full(self, output: writer.Writer, cause: BaseException | None, block: Block) -> None:
+    def _note_full(self, output: writer.Writer, cause: BaseException | None, scope: Scope, rows: int) -> None:
         """Give the reserve back to a full disk and note there what was refused, as far as it goes."""
         if not isinstance(cause, OSError) or cause.errno not in writer.FULL:
             return
         try:
             self._disk.remove(self.directory / recovery.RESERVE)
-            said = writer.event("gap", cause="disk full", run=block.run, attempt=block.attempt, rows=len(block))
-            output.append(frames.EVENT, said)
+            said = writer.event("gap", cause="disk full", run=scope[0], attempt=scope[1], rows=rows)
+            self._event_entries.append(output.append(frames.EVENT, said))
         except (OSError, StoreError):
             return
 

@@ -86,7 +86,8 @@ def _continue(found: Scan, disk: Disk) -> Writer:
         return output
     if not last.is_whole or not last.entries:
         output = Writer(directory, journal_id, disk, found.last_jseq, last, is_closed=True)
-        output.append(frames.EVENT, event("recovery", cause="damage", segment=last.number, bytes=last.size))
+        said = event("recovery", cause="damage", segment=last.number, bytes=last.size)
+        found.noted.append(output.append(frames.EVENT, said))
         _close_name(last, disk)
         return output
     kept = _cut(directory, last, disk) if last.valid_end < last.size else None
@@ -96,7 +97,7 @@ def _continue(found: Scan, disk: Disk) -> Writer:
         said = event(
             "recovery", cause="unfinished frame", segment=last.number, offset=last.valid_end, bytes=size, kept=kept
         )
-        output.append(frames.EVENT, said)
+        found.noted.append(output.append(frames.EVENT, said))
     return output
 
 

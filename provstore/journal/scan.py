@@ -27,6 +27,8 @@ class Scan:
     problems: list[Problem] = field(default_factory=list)
     last_jseq: int = 0
     marker_id: str | None = None
+    noted: list[Entry] = field(default_factory=list)
+    """Events that were appended after the scan, when the journal was put right."""
 
     def facts(self) -> list[Entry]:
         """Return the frames that carry or name a batch of facts, in order."""
@@ -38,7 +40,7 @@ class Scan:
 
     def events(self) -> list[Entry]:
         """Return the frames that tell what happened to the journal itself, in order."""
-        return self._of(frozenset((frames.EVENT,)))
+        return [*self._of(frozenset((frames.EVENT,))), *self.noted]
 
     def _of(self, types: frozenset[int]) -> list[Entry]:
         return [entry for found in self.segments for entry in found.entries if entry.type in types]
