@@ -7,12 +7,14 @@ here opens a connection.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence import checkpoint, keys
+from provstore.evidence.anchors import Anchor
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -104,6 +106,27 @@ def attested_time(token: bytes, note: bytes, roots: Sequence[bytes], public: byt
     except ValueError as error:
         raise TrustError(f"time stamp: token: {error}", code="envelope-malformed") from error
     return _latest(response)
+
+
+def dated(anchor: Anchor, token: bytes, roots: Sequence[bytes], publics: Iterable[bytes]) -> Anchor:
+    """Return an anchor with the time by which an authority had seen it.
+
+    Args:
+        anchor: A checkpoint that is held, of unknown age.
+        token: The authority's response about it.
+        roots: Certificates of the authorities that are trusted, PEM or DER.
+        publics: Keys that may have signed the checkpoint: a token dates a signature, and only through it a tree.
+
+    Raises:
+        ConfigError: ``rfc3161-client`` is not installed, or no certificate was given.
+        TrustError: None of the keys signed the checkpoint, or the token does not hold for it.
+    """
+    found = checkpoint.parse(anchor.note)
+    public = next((one for one in publics if checkpoint.check(found, one)), None)
+    if public is None:
+        raise TrustError(f"{anchor.source}: time stamp: no trusted key signed this checkpoint", code="untrusted-key")
+    moment = attested_time(token, anchor.note, roots, public)
+    return replace(anchor, seen=moment, dated_by="time stamp")
 
 
 def _latest(response: TimeStampResponse) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence import checkpoint, keys, timestamps
+from provstore.evidence.anchors import Anchor
 from tests.foreign import tools
 
 ORIGIN = "example.org/5f3c/run/0"
@@ -202,6 +203,24 @@ def test_a_second_key_under_the_same_name_is_told_apart_by_its_public_key(
     assert timestamps.attested_time(token, both, [tsa.root], second.public_key)
     refused(token, both, [tsa.root], "bad-signature", public=key.public_key)
     refused(token, both, [tsa.root], "bad-signature")
+
+
+def test_a_held_checkpoint_gets_the_time_of_its_token(tsa: Authority, key: keys.PrivateKey, note: bytes) -> None:
+    token = tsa.stamp(timestamps.query(note))
+    held = Anchor(ORIGIN, 5, bytes(range(32)), note, None, "kept/checkpoint")
+    other = keys.PrivateKey.generate().public_key
+    dated = timestamps.dated(held, token, [tsa.root], [other, key.public_key])
+    assert dated == replace(held, seen=timestamps.attested_time(token, note, [tsa.root]), dated_by="time stamp")
+    with pytest.raises(TrustError, match="no trusted key"):
+        timestamps.dated(held, token, [tsa.root], [other])
+
+
+def test_a_stamped_signature_dates_no_other_tree(tsa: Authority, key: keys.PrivateKey, note: bytes) -> None:
+    """Under a rewritten tree stands the old, stamped signature: the token fits it, but nobody signed that tree."""
+    forged = note.replace(b"\n5\n", b"\n6\n", 1)
+    token = tsa.stamp(timestamps.query(note))
+    with pytest.raises(TrustError, match="no trusted key"):
+        timestamps.dated(Anchor(ORIGIN, 6, bytes(32), forged, None, "x"), token, [tsa.root], [key.public_key])
 
 
 def test_certificates_must_be_given_and_readable(tsa: Authority, note: bytes) -> None:
