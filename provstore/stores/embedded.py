@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +27,8 @@ BULK_ROWS = 300
 """From this many rows of one kind on, the bulk writers pay for importing pandas and building a frame."""
 
 _BATCH_ROWS = 10_000
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+"""How the engine tells the number of a failed system call."""
 _REBUILD = "provstore store rebuild recreates it from the journal"
 _NO_PARAMETERS: Mapping[str, object] = MappingProxyType({})
 _Answer = TypeVar("_Answer")
@@ -250,7 +254,16 @@ def _guarded(place: str, what: str, action: Callable[[], _Answer]) -> _Answer:
     try:
         return action()
     except (kglite.KgError, OSError, ValueError, OverflowError, UserWarning) as error:
+        if _is_full(error):
+            hint = "free some space and open the store again: what was acknowledged is in the journal"
+            raise StoreError(f"{place}: {what}: disk full ({error})", hint=hint) from error
         raise StoreError(f"{place}: {what}: {error}") from error
+
+
+def _is_full(error: Exception) -> bool:
+    told = _OS_ERROR.search(str(error))
+    number = int(told[1]) if told else getattr(error, "errno", None)
+    return number in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def _plain_rows(answer: kglite.ResultView, at_most: int | None) -> Iterator[dict[str, object]]:
