@@ -21,6 +21,11 @@ class Key:
         wire = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20" + self.public_key
         self.keyid = "SHA256:" + base64.b64encode(hashlib.sha256(wire).digest()).decode().rstrip("=")
 
+    @property
+    def blob(self):
+        """The key as OpenSSH writes it."""
+        return base64.b64encode(b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20" + self.public_key).decode()
+
     def sign(self, message):
         return self.private.sign(message)
 
