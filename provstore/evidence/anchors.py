@@ -78,7 +78,7 @@ def scope_of(origin: str) -> Scope | None:
         same = checkpoints.origin(org, store, run, attempt) == origin
     except (ValueError, InputError, TrustError):
         return None
-    return Scope(org, store, run, attempt) if same else None
+    return Scope(org, store, run, attempt) if same and attempt >= 0 else None
 
 
 def read(path: Path) -> Anchor:

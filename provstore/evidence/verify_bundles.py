@@ -259,8 +259,8 @@ def _signed(
     )
 
 
-def _seen_ns(text: str) -> int:
+def _seen_ns(text: str | None) -> int:
     try:
-        return nanoseconds(text)
+        return nanoseconds(text or "")
     except InputError:
         return 0

@@ -46,15 +46,15 @@ class RankCheck:
             return
         try:
             for one, epoch in _again(log, wanted):
-                if epoch is None:
-                    text = "its bundle changed while it was being verified."
-                    self.notes.add("check-unfinished", text, epoch=one.number, where=one.where, axis=CHAIN)
-                    continue
                 self._compare(one, epoch)
                 for head in epoch.ranks:
                     self._signature(head, one)
+                del wanted[one.position]
         except (ProvstoreError, OSError) as error:
             self.notes.add("check-unfinished", f"reading its bundles stopped: {error}", axis=CHAIN)
+        for one in wanted.values():
+            text = "its ranks were not checked: its bundle changed while it was being verified."
+            self.notes.add("check-unfinished", text, epoch=one.number, where=one.where, axis=CHAIN)
 
     def name_doubts(self) -> None:
         """Note which shared digests nobody confirms, and which ranks contradict a majority."""
@@ -161,8 +161,8 @@ class RankCheck:
         return [cert for cert in self.content.certificates.get(rank, ()) if cert.seq < self.proven]
 
 
-def _again(log: EvidenceLog, wanted: dict[int, Signed]) -> Iterator[tuple[Signed, statement.Epoch | None]]:
-    """Yield the bundles at these positions and their words; ``None`` where they are not what they were."""
+def _again(log: EvidenceLog, wanted: dict[int, Signed]) -> Iterator[tuple[Signed, statement.Epoch]]:
+    """Yield the bundles at these positions and their words, those that are still what they were."""
     for position, bundle in enumerate(log.bundles()):
         one = wanted.get(position)
         if one is None:
@@ -170,8 +170,6 @@ def _again(log: EvidenceLog, wanted: dict[int, Signed]) -> Iterator[tuple[Signed
         payload = dsse.parse(bundle.envelope).payload
         if hashlib.sha256(payload).hexdigest() == one.payload_sha256:
             yield one, statement.parse(payload)
-        else:
-            yield one, None
 
 
 def _what(doubt: Doubt) -> str:

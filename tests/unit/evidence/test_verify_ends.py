@@ -30,7 +30,11 @@ def test_a_closed_run_says_so():
 def test_a_run_without_an_end_is_never_closed():
     answer = checked(sealed([4]))
 
-    assert only(answer, "not-closed").text == NEVER_CLOSED == "Run never closed: nobody has signed that these are all its records."
+    assert (
+        only(answer, "not-closed").text
+        == NEVER_CLOSED
+        == "Run never closed: nobody has signed that these are all its records."
+    )
     assert NEVER_CLOSED in answer.limits
     assert answer.axes["closing"] == "unproven"
 
@@ -200,7 +204,9 @@ def test_a_clock_that_goes_back_or_jumps_is_a_note(times, epochs):
     assert answer.axes["clock"] == ("unproven" if epochs else "ok")
 
 
-@pytest.mark.parametrize(("at", "odd"), [("2036-03-02T00:00:00Z", True), ("2016-02-28T00:00:00Z", True), ("2026-04-01T00:00:00Z", False)])
+@pytest.mark.parametrize(
+    ("at", "odd"), [("2036-03-02T00:00:00Z", True), ("2016-02-28T00:00:00Z", True), ("2026-04-01T00:00:00Z", False)]
+)
 def test_a_clock_ten_years_from_the_time_of_the_verification_is_a_note(at, odd):
     answer = checked(walls("2026-03-01T12:00:00Z"), at=at)
 

@@ -113,7 +113,12 @@ def test_the_numbers_on_each_rank_have_no_gap():
 
 def test_the_collector_counts_its_records_apart():
     made = sealed([4])
-    made.add([line("gap", 0, None, **{"cause": "x", "from": None, "lost": 1}), line("gap", 2, cause="x", lost=1, **{"from": None})])
+    made.add(
+        [
+            line("gap", 0, None, **{"cause": "x", "from": None, "lost": 1}),
+            line("gap", 2, cause="x", lost=1, **{"from": None}),
+        ]
+    )
     answer = checked(made)
 
     assert only(answer, "seq-gap-or-dup").rank is None
@@ -216,7 +221,24 @@ def test_whatever_the_quick_reader_takes_the_strict_one_takes_alike():
         for n in range(8)
         for rank, at in ((None, None), (0, 0), (12, 1_767_225_600_000_000_000), (1, -(2**63)))
     ]
-    pieces = [b'"', b"0", b"9", b"-", b",", b"{", b"}", b":", b"e", b"\\", b" ", b"null", b"true", b"\xc3\xbc", b".", b"p"]
+    pieces = [
+        b'"',
+        b"0",
+        b"9",
+        b"-",
+        b",",
+        b"{",
+        b"}",
+        b":",
+        b"e",
+        b"\\",
+        b" ",
+        b"null",
+        b"true",
+        b"\xc3\xbc",
+        b".",
+        b"p",
+    ]
     for _ in range(20_000):
         text = bytearray(chance.choice(seeds))
         for _ in range(chance.choice((0, 1, 1, 2))):
