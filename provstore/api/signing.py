@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from provstore.errors import ConfigError, InputError
@@ -34,6 +35,8 @@ class Signing:
     ) -> None:
         self._journal, self._graph = journal, graph
         self._ledgers: dict[Scope, Ledger] = {}
+        self._mutex = threading.RLock()
+        """Held while a run is read for the first time, and while the graph catches up: threads take turns."""
         self._background: BackgroundSigner | None = None
         if signer is not None:
             self._background = BackgroundSigner(journal, sealing.SealRequest(signer, limits=limits or Limits()))
@@ -85,7 +88,8 @@ class Signing:
 
     def show(self) -> None:
         """Bring into the graph what the journal has acknowledged."""
-        catch_up(self._graph, self._journal)
+        with self._mutex:
+            catch_up(self._graph, self._journal)
 
     def finish(self) -> None:
         """Sign what waits, when there is a signer, and show it."""
@@ -97,12 +101,15 @@ class Signing:
     def _ledger(self, scope: Scope) -> Ledger:
         if self._background is not None:
             return self._background.ledger(scope)
-        if scope not in self._ledgers:
-            self._ledgers[scope] = sealing.load(self._journal, scope)
-        return self._ledgers[scope]
+        with self._mutex:
+            if scope not in self._ledgers:
+                self._ledgers[scope] = sealing.load(self._journal, scope)
+            return self._ledgers[scope]
 
     def _forget(self, scope: Scope) -> None:
-        self._ledgers.pop(scope, None)
+        ledger = self._ledgers.pop(scope, None)
+        if ledger is not None:
+            ledger.is_stale = True
         if self._background is not None:
             self._background.forget(scope)
 

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import secrets
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -62,9 +63,15 @@ class EmbeddedStore:
         self._writable = writable
         self._is_dirty = False
         self._is_broken = False
+        self._mutex = threading.RLock()
+        """Held while the engine works: threads take turns."""
 
     def write(self, block: Block, position: tuple[str, int] | None = None) -> WriteReport:
         """Add a block's facts; see ``GraphStore.write``."""
+        with self._mutex:
+            return self._write(block, position)
+
+    def _write(self, block: Block, position: tuple[str, int] | None) -> WriteReport:
         graph = self._usable()
         if not self._writable:
             raise StoreError(f"{self._place}: store: opened for reading only")
@@ -86,23 +93,29 @@ class EmbeddedStore:
 
     def run(self, query: Query, parameters: Mapping[str, object] = _NO_PARAMETERS) -> Rows:
         """Answer a reading query; a user's own text runs in a child process that can be killed."""
-        graph = self._usable()
         missing = sorted(set(query.params) - set(parameters))
         if missing:
             raise ConfigError(f"{query.name}: {missing[0]}: this parameter is missing")
-        if query.name == ADHOC and self._path is not None:
+        with self._mutex:
+            graph = self._usable()
+            if query.name != ADHOC or self._path is None:
+                return self._read(graph, query, parameters)
             if self._is_dirty:
                 self._checkpoint(graph.save)
-            return run_in_child(self._path, query, parameters)
-        return self._read(graph, query, parameters)
+        return run_in_child(self._path, query, parameters)
 
     def alter(self, query: Query, parameters: Mapping[str, object] = _NO_PARAMETERS) -> list[dict[str, object]]:
         """Run a writing query past the journal, as whoever can write the file could; for demonstrations and tests."""
-        self._is_dirty = True
-        return self._cypher(self._usable(), query, parameters)
+        with self._mutex:
+            self._is_dirty = True
+            return self._cypher(self._usable(), query, parameters)
 
     def close(self) -> None:
         """Save what was written and let go of the file."""
+        with self._mutex:
+            self._close()
+
+    def _close(self) -> None:
         graph, self._graph = self._graph, None
         if graph is None or self._path is None:
             return
