@@ -19,6 +19,7 @@ SIGNERS = "allowed_signers"
 FORMS = tuple(public_forms.FORMS)
 
 _ENDINGS = {"openssh": "pub", "minisign": "minisign.pub", "jwk": "jwk.json"}
+_PRIVATE_ENDINGS = {"openssh": "openssh", "pkcs8": "pkcs8.pem"}
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -143,6 +144,37 @@ def export_signers(form: str = SIGNERS, folder: str | Path | None = None, place:
         return KeyExport((), lines[SIGNERS].decode(), notes if limited else ())
     files = tuple((name, _written(Path(folder) / name, data, replace_it=True)) for name, data in lines.items())
     return KeyExport(files, notes=notes if limited else ())
+
+
+def export_private(name: str, form: str, folder: str | Path, *, encrypt: bool = True) -> KeyExport:
+    """Write the private key of the user's own for a program that signs by itself, to a file only its owner can read.
+
+    Args:
+        name: Name among the own keys, or a path.
+        form: ``openssh``, which keeps the passphrase of the key, or ``pkcs8``, which is never encrypted.
+        folder: Where to; made with mode 0700 if it is not there.
+        encrypt: False agrees to a file without a passphrase.
+
+    Raises:
+        ConfigError: Unknown form, a file of that name, or encryption that the form does not have.
+        InputError: No such key, or a wrong passphrase.
+    """
+    if form not in key_files.EXPORT_FORMS:
+        raise ConfigError(f"{form}: private form: not known; known are {', '.join(key_files.EXPORT_FORMS)}")
+    if encrypt and form == "pkcs8":
+        raise ConfigError(f"{form}: private form: it is never encrypted", hint="--unencrypted writes it all the same")
+    path, secrets = key_uris.key_path(name), list[bytes]()
+
+    def ask() -> bytes:
+        secrets.append(key_uris.passphrase(f"the key {name}"))
+        return secrets[0]
+
+    key = key_uris.open_signer(name, ask=ask)
+    if encrypt and not secrets:
+        secrets.append(key_uris.passphrase(f"the exported key {name}", confirm=True))
+    file = Path(folder) / f"{path.stem}.{_PRIVATE_ENDINGS[form]}"
+    key_files.export(file, key, form, secrets[0] if encrypt else None)
+    return KeyExport(((form, str(file)),), notes=("this is a private key: whoever has it signs in your name",))
 
 
 def required(place: TrustPlace) -> Trust:

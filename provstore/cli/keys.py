@@ -10,6 +10,7 @@ from rich.console import Console
 
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
+from provstore.errors import ConfigError
 
 if TYPE_CHECKING:
     from provstore.api.keys import TrustPlace
@@ -165,11 +166,17 @@ def export(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name inside of forms that have one [default: the key's].")
     ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Your private key, as openssh or pkcs8, for programs that sign.")
+    ] = False,
+    unencrypted: Annotated[
+        bool, typer.Option("--unencrypted", help="With --private: without a passphrase.", show_default=False)
+    ] = False,
     file: _Trust = None,
     pin: _Pin = None,
     first_use: _FirstUse = False,
 ) -> None:
-    """Write a public key in the forms that other programs read.
+    """Write a key in the forms that other programs read: its public part, unless --private is given.
 
     Exit code: 0 written, 1 the trust file does not hold, 2 no such key or form, or another file is in the way.
     """
@@ -177,7 +184,11 @@ def export(
     from provstore.cli._key_view import export_lines
 
     place = _place(file, pin, first_use)
-    if who is None:
+    if private:
+        if who is None or folder is None:
+            raise ConfigError("--private: keys: needs the name of a key, and a folder: -o FOLDER")
+        report = keys.export_private(who, form, folder, encrypt=not unencrypted)
+    elif who is None:
         report = keys.export_signers(form, folder, place)
     else:
         report = keys.export(who, form, folder, name=name, place=place)

@@ -276,3 +276,21 @@ def test_a_key_made_by_ssh_keygen_is_trusted_and_signs(keys, home):
 
     change = told(keys("trust", "id.pub", "--alias", "alice", "--root-key", str(ssh), "--json"), "keys-trust")
     assert change["trust"]["root"] == [row["keyid"] for row in change["keys"]]
+
+
+def test_a_private_key_is_exported_for_ssh_keygen_and_openssl_only_when_asked(keys, alice, home):
+    for arguments in (["--form", "openssh"], ["--form", "pem", "-o", "out"], ["--form", "pkcs8", "-o", "out"]):
+        assert keys("export", "alice", "--private", *arguments).code == 2
+    assert not (home / "out").exists()
+
+    for form in ("openssh", "pkcs8"):
+        told(
+            keys("export", "alice", "--private", "--form", form, "--unencrypted", "-o", "out", "--json"), "keys-export"
+        )
+    public = keys("export", "alice").out.split()[1]
+
+    assert output_of("ssh-keygen", "-y", "-f", "out/alice.openssh", folder=home).decode().split()[1] == public
+    der = output_of("openssl", "pkey", "-in", "out/alice.pkcs8.pem", "-pubout", "-outform", "DER", folder=home)
+    assert der[-32:] == base64.b64decode(public)[-32:]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (home / "out").iterdir()} == {0o600}
+    assert keys("export", "alice", "--private", "--form", "pkcs8", "--unencrypted", "-o", "out").code == 2

@@ -20,14 +20,14 @@ NAMES = (
 def _bare(monkeypatch, tmp_path):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.setenv("HOME", "/somebody")
     monkeypatch.chdir(tmp_path)
 
 
 def test_without_settings_everything_is_below_home():
-    assert config.trust_file() == Path("/home/u/.config/provstore/trust.json")
-    assert config.keys_directory() == Path("/home/u/.config/provstore/keys")
-    assert config.anchor_directory() == Path("/home/u/.local/state/provstore/anchors")
+    assert config.trust_file() == Path("/somebody/.config/provstore/trust.json")
+    assert config.keys_directory() == Path("/somebody/.config/provstore/keys")
+    assert config.anchor_directory() == Path("/somebody/.local/state/provstore/anchors")
 
 
 def test_the_xdg_places_are_respected_unless_they_are_relative(monkeypatch):
@@ -35,7 +35,7 @@ def test_the_xdg_places_are_respected_unless_they_are_relative(monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
 
     assert config.config_directory() == Path("/c/provstore")
-    assert config.state_directory() == Path("/home/u/.local/state/provstore")
+    assert config.state_directory() == Path("/somebody/.local/state/provstore")
 
 
 def test_our_own_variables_win_and_arguments_win_over_them(monkeypatch):
@@ -56,4 +56,4 @@ def test_files_of_a_project_change_nothing(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
 
-    assert config.trust_file() == Path("/home/u/.config/provstore/trust.json")
+    assert config.trust_file() == Path("/somebody/.config/provstore/trust.json")
