@@ -151,7 +151,7 @@ def export(
     *,
     who: Annotated[
         str | None,
-        typer.Argument(metavar="[KEY]", help="As for show; without it, all keys of the trust file as allowed_signers."),
+        typer.Argument(metavar="KEY", help="As for show; without it, all keys of the trust file as allowed_signers."),
     ] = None,
     form: Annotated[
         str,
@@ -209,9 +209,7 @@ def trust(
     *,
     who: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[KEY]", help="Your own key's name, a public key, its file, or an allowed_signers file."
-        ),
+        typer.Argument(metavar="KEY", help="Your own key's name, a public key, its file, or an allowed_signers file."),
     ] = None,
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="run, rank, log, agent or file [default: run].")
