@@ -176,8 +176,9 @@ def export(
     pin: _Pin = None,
     first_use: _FirstUse = False,
 ) -> None:
-    """Write a key in the forms that other programs read: its public part, unless --private is given.
+    """Write a key in the forms that other programs read.
 
+    It is the public key, unless --private is given.
     Exit code: 0 written, 1 the trust file does not hold, 2 no such key or form, or another file is in the way.
     """
     from provstore.api import keys
@@ -232,10 +233,11 @@ def trust(
     pin: _Pin = None,
     first_use: _FirstUse = False,
 ) -> None:
-    """Trust a key; without a trust file, make one with your key as its root.
+    """Trust a key; the first one makes the trust file.
 
-    A trust file is signed by its root keys. A key that is listed already keeps what no option changes. Exit code:
-    0 trusted, 1 the trust file or the key does not hold, 2 no such key or signer, 4 the trust file is not understood.
+    A trust file is signed by its root keys; the root of the first one is your own key. A key that is listed already
+    keeps what no option changes. Exit code: 0 trusted, 1 the trust file or the key does not hold, 2 no such key or
+    signer, 4 the trust file is not understood.
     """
     from provstore.api import trusting
     from provstore.cli._key_view import change_lines
@@ -269,10 +271,11 @@ def rotate(
     pin: _Pin = None,
     first_use: _FirstUse = False,
 ) -> None:
-    """Put a new key in the place of one; what the old one signed still holds.
+    """Put a new key in the place of an old one.
 
-    A new root key takes effect only signed by the old root and by the new one. Exit code: 0 replaced, 1 a rule is
-    broken and the old file stays in force, 2 no such key or signer, 4 the trust file is not understood.
+    What the old one signed still holds. A new root key takes effect only signed by the old root and by the new one.
+    Exit code: 0 replaced, 1 a rule is broken and the old file stays in force, 2 no such key or signer, 4 the trust
+    file is not understood.
     """
     from provstore.api import trusting
     from provstore.cli._key_view import change_lines
@@ -303,10 +306,10 @@ def revoke(
     pin: _Pin = None,
     first_use: _FirstUse = False,
 ) -> None:
-    """Revoke a key: its signatures count only as far as an anchor from before that time covers them.
+    """Revoke a key from a moment on.
 
-    Exit code: 0 revoked, 1 the trust file does not hold, 2 no such key, a root key, or revoked already, 4 the trust
-    file is not understood.
+    Its signatures then count only as far as an anchor from before that moment covers them. Exit code: 0 revoked, 1 the
+    trust file does not hold, 2 no such key, a root key, or revoked already, 4 the trust file is not understood.
     """
     from provstore.api import trusting
     from provstore.cli._key_view import change_lines
