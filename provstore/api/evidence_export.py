@@ -17,7 +17,7 @@ from provstore import config
 from provstore.api.opening import existing
 from provstore.errors import ConfigError, InputError, ProvstoreError, TrustError
 from provstore.evidence import dsse, merkle, statement
-from provstore.evidence.keys import fingerprint
+from provstore.evidence.keys import Signer, fingerprint
 from provstore.exports.evidence import EvidenceExportOptions, EvidenceExportReport
 from provstore.journal import Journal
 from provstore.model import canonical
@@ -81,6 +81,8 @@ class Evidence:
         options: EvidenceExportOptions | None = None,
         public_keys: Sequence[str | Path] = (),
         trust_file: str | Path | None = None,
+        sign: Sequence[str] = (),
+        signer: Signer | None = None,
     ) -> EvidenceExportReport:
         """Write the signed evidence of one attempt for other people's verifiers; no private key is needed.
 
@@ -92,19 +94,27 @@ class Evidence:
             public_keys: Files with public keys that may have signed; others are looked for in the trust file and among
                 the user's own.
             trust_file: Where to look instead of the user's trust file.
+            sign: Forms of signature over the whole export: ``sshsig``, ``minisign``, ``signify``, ``in-toto``.
+            signer: Makes these; everything else needs no private key.
 
         Raises:
+            ConfigError: A form of signature, and nothing to sign with.
             InputError: No such run, or nothing in it is signed.
             TrustError: The evidence does not hold.
         """
-        from provstore.exports.evidence.writer import DEFAULTS, export
+        from provstore.exports.evidence.writer import DEFAULTS, Signing, export
 
         fits = self._scopes(run, attempt, signed=True)
         if len(fits) > 1:
             listed = ", ".join(f"{name or '(imported documents)'} attempt {number}" for name, number in fits)
             raise InputError(f"evidence: export: {len(fits)} runs fit: {listed}", hint="choose RUN and --attempt")
         known = known_publics(public_keys, trust_file)
-        return export(self._journal.evidence(*fits[0]), Path(directory), known, options or DEFAULTS)
+        signing = None
+        if sign:
+            if signer is None:
+                raise ConfigError(f"{', '.join(sign)}: form: signs with a private key, and none is given")
+            signing = Signing(sign, signer, _roles(fingerprint(signer.public_key), trust_file))
+        return export(self._journal.evidence(*fits[0]), Path(directory), known, options or DEFAULTS, signing)
 
     def _of(self, scope: Scope) -> RunEvidence:
         log, size = self._journal.evidence(*scope), self._journal.evidence_size(*scope)
@@ -196,6 +206,14 @@ def known_publics(files: Sequence[str | Path] = (), trust_file: str | Path | Non
             raise
     found += [public_forms.read_public(read_public_file(Path(path)), str(path)) for path in files]
     return {fingerprint(public): public for public in found}
+
+
+def _roles(keyid: str, trust_file: str | Path | None) -> set[str]:
+    """Return the roles that the user's trust file gives a key; none without a trust file."""
+    from provstore.api.keys import TrustPlace
+
+    held = TrustPlace(trust_file).load()
+    return set() if held is None else {key.role for key in (*held.root, *held.keys) if key.keyid == keyid}
 
 
 def _row(bundle: BundleAt) -> BundleRow:

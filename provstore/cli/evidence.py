@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from provstore import errors
+from provstore.cli import _keys
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, json_text, print_lines
 from provstore.cli._tables import grid
@@ -35,7 +36,8 @@ provstore evidence show sha256:3f5a --raw""",
 
 \b
 provstore evidence export my-job -o evidence
-provstore evidence export my-job -o evidence --keyid hex --record 17""",
+provstore evidence export my-job -o evidence --keyid hex --record 17
+provstore evidence export my-job -o evidence --sign sshsig --sign minisign --key alice""",
 }
 
 
@@ -119,22 +121,37 @@ def export(
         typer.Option(metavar="FILE", help="A public key that may have signed. Repeatable. [default: those known]"),
     ] = None,
     trust: Annotated[Path | None, typer.Option(metavar="FILE", help="Trust file to take public keys from.")] = None,
+    sign: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FORM", help="Sign all files too: sshsig, minisign, signify or in-toto. Repeatable."),
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
 ) -> None:
     """Write signed evidence as files that other programs verify.
 
-    VERIFY.txt among them holds the commands. No private key is needed. Exit code: 0 written, 1 the evidence does not
-    hold and nothing was written, 2 no such run, epoch or record, or a folder that is in use, 4 larger than others read,
-    7 journal unavailable.
+    VERIFY.txt among them holds the commands. Only --sign needs a private key. Exit code: 0 written, 1 the evidence
+    does not hold and nothing was written, 2 no such run, epoch, record or key, or a folder that is in use, 4 larger
+    than others read, 7 journal unavailable.
     """
     from provstore.api.evidence_export import opened
     from provstore.exports.evidence import EvidenceExportOptions
 
     screen = Screen(settings)
     options = EvidenceExportOptions(keyid=keyid, epoch=epoch, records=_records(record or ()), overwrite=overwrite)
+    if key is not None and not sign:
+        raise ConfigError("--key: it signs in the forms that --sign names, and there is none")
+    signer = _keys.signer(key) if sign else None
     with opened(settings.store, settings.journal) as evidence, screen.progress("exporting"):
         report = evidence.exported(
-            output, run, attempt, options=options, public_keys=public_key or (), trust_file=trust
+            output,
+            run,
+            attempt,
+            options=options,
+            public_keys=public_key or (),
+            trust_file=trust,
+            sign=sign or (),
+            signer=signer,
         )
     screen.show(report.to_dict(), lambda console: print_lines(console, _export_lines(report, console.width)))
 
@@ -219,6 +236,8 @@ def _export_lines(report: EvidenceExportReport, width: int) -> Iterator[Line]:
     yield from (Line(one, "bold") for one in folded(text, width, "", "  "))
     for key in report.keys:
         yield from (Line(one) for one in folded(f"signed by {key.keyid}", width, "", "  "))
+    if report.signatures:
+        yield Line(f"all files signed as {', '.join(report.signatures)}")
     for note in report.notes:
         yield from (Line(one, "yellow") for one in folded(note, width, "", "  "))
     yield from (

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from provstore.evidence.keys import PrivateKey
+from provstore.exports.evidence import EvidenceExportOptions, writer
 from tests.foreign import tools
 from tests.foreign.exports import HOSTILE_RUN, exported, flip
 from tests.signed_logs import signed_run
@@ -34,6 +35,7 @@ CHECKS = {
     "Signatures: Node": ("node", (*_ALL, "pub.pem")),
     "Signatures and digests: npm": ("@sigstore/verify", ("epoch-3.sigstore.json", "epoch-3.jsonl")),
     "Signatures: Java": ("java", _ALL),
+    "Signatures: Go": ("go", ("epoch-3.dsse.json", "pub.pem")),
     "Signatures and digests: cosign": ("cosign", ("epoch-3.sigstore.json", "epoch-3.jsonl")),
     "Shape of the statements": ("in-toto-attestation", ()),
     "Signature of the checkpoint": ("openssl", ("checkpoint",)),
@@ -153,3 +155,21 @@ def test_a_part_of_a_run_is_checked_as_far_as_it_goes(tmp_path: Path) -> None:
             need(tool)
             done = run(tool, told, tmp_path / "out")
             assert done.returncode == 0, (title, done.stderr.decode())
+
+
+SIGNED = {"sshsig": "ssh-keygen", "minisign": "minisign", "in-toto": "in-toto-verify", "signify": "signify-openbsd"}
+
+
+@pytest.mark.parametrize("form", SIGNED)
+def test_the_commands_for_a_signature_over_all_files_stand_there_too(form: str, tmp_path: Path) -> None:
+    log, signer = signed_run(closed=True), PrivateKey.generate()
+    signing = writer.Signing((form,), signer, {"file"} if form == "signify" else {"run"})
+    report = writer.export(log, tmp_path / "out", log.publics, EvidenceExportOptions(), signing)
+    *_, told = [told for tool, told in blocks(tmp_path / "out").values() if tool == SIGNED[form]]
+    need({"in-toto-verify": "in-toto", "signify-openbsd": "signify"}.get(SIGNED[form], SIGNED[form]))
+
+    assert report.signatures == (form,)
+    done = run(form, told, tmp_path / "out")
+    assert done.returncode == 0, done.stderr.decode()
+    flip(tmp_path / "out" / "epoch-2.jsonl")
+    assert run(form, told, tmp_path / "out").returncode != 0

@@ -81,6 +81,8 @@ class EvidenceExportReport:
     records: int
     """Record lines in the epoch files."""
     proofs: int
+    signatures: tuple[str, ...]
+    """Forms of signature over all files, which needed a private key."""
     files: int
     size_bytes: int
     unsigned: int

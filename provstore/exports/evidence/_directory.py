@@ -19,7 +19,7 @@ class Files:
     """The directory while it is being filled; its names are ours, never those of a run."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self.names: list[str] = []
         self.size_bytes = 0
 
@@ -31,7 +31,7 @@ class Files:
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
         """Give a file to write into; it is on the disk when the block ends."""
-        with (self._directory / name).open("xb") as file:
+        with (self.directory / name).open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from provstore.evidence.statement import PREDICATE_EPOCH
 from provstore.exports.evidence import HEX, NONE, EpochRow, ExportedKey
 from provstore.exports.evidence import _commands as commands
+from provstore.exports.evidence.signing_forms import SignedForm
 from provstore.model.verification import ALWAYS, NEVER_CLOSED
 
 _WIDTH = 100
@@ -23,6 +24,7 @@ _SIGNATURES = (
     ("node", "Signatures: Node's crypto", commands.NODE),
     ("@sigstore/verify", f"Signatures and digests: npm install {_SIGSTORE_PACKAGES}", commands.SIGSTORE),
     ("java", "Signatures: Java 17", commands.JAVA),
+    ("go", "Signatures: Go, go-securesystemslib/dsse (go get needs a network once)", commands.GO_DSSE),
 )
 """Tool, title and commands of each check of all signatures."""
 
@@ -40,6 +42,7 @@ class Facts:
     has_checkpoint: bool
     has_proofs: bool
     unsigned: int
+    signatures: Sequence[SignedForm] = ()
 
 
 def instructions(facts: Facts) -> bytes:
@@ -102,6 +105,8 @@ def _sections(facts: Facts) -> Iterator[str]:
     yield from _section("in-toto-attestation", title, commands.IN_TOTO_ATTESTATION, facts)
     if facts.has_checkpoint:
         yield from _tree_sections(facts)
+    for one in facts.signatures:
+        yield from _block(one.tool, one.title, one.commands)
 
 
 def _tree_sections(facts: Facts) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from provstore.errors import ConfigError, InputError
 from provstore.evidence import checkpoint, public_forms
+from provstore.evidence.keys import Signer
 from provstore.exports.evidence import (
     ALL,
     ATTESTATIONS,
@@ -19,19 +21,36 @@ from provstore.exports.evidence import (
     EvidenceExportOptions,
     EvidenceExportReport,
     ExportedKey,
+    signing_forms,
 )
 from provstore.exports.evidence import _forms as forms
 from provstore.exports.evidence._directory import Files, whole
 from provstore.exports.evidence._instructions import Facts, instructions
 from provstore.exports.evidence._proofs import Levels
 from provstore.exports.evidence._walk import SignedEpoch, Walk
+from provstore.exports.evidence.signing_forms import SignedForm
 from provstore.model.evidence import EvidenceLog
 
 DEFAULTS = EvidenceExportOptions()
 
 
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """What signs the export as a whole, in forms that sign other bytes than the envelopes do."""
+
+    forms: Collection[str]
+    """Some of ``signing_forms.FORMS``."""
+    signer: Signer
+    roles: Collection[str] = ()
+    """Roles that the trust file gives its key."""
+
+
 def export(
-    log: EvidenceLog, directory: Path, publics: Mapping[str, bytes], options: EvidenceExportOptions = DEFAULTS
+    log: EvidenceLog,
+    directory: Path,
+    publics: Mapping[str, bytes],
+    options: EvidenceExportOptions = DEFAULTS,
+    signing: Signing | None = None,
 ) -> EvidenceExportReport:
     """Write the signed epochs of ``log`` into ``directory``; it appears whole or not at all.
 
@@ -43,18 +62,21 @@ def export(
         directory: Absent or empty, or with ``overwrite`` an older export.
         publics: Public keys by key id, as far as they are known.
         options: What to write.
+        signing: Signs the whole of it too; everything else needs no private key.
 
     Raises:
-        ConfigError: The directory or an option cannot be used.
+        ConfigError: The directory, an option or a form cannot be used.
         InputError: Nothing is signed, or not the epoch or record that was asked for.
         TrustError: The evidence does not hold.
         NotUnderstoodError: An epoch is larger than foreign verifiers read.
     """
     if options.keyid not in KEYIDS:
         raise ConfigError(f"{options.keyid}: key id: not known; known are {', '.join(KEYIDS)}")
+    if signing is not None:
+        signing_forms.require_forms(signing.forms)
     walk = Walk(log, publics)
     with whole(directory, INSTRUCTIONS, overwrite=options.overwrite) as files:
-        return _Export(log, walk, files, publics, options).write(directory)
+        return _Export(log, walk, files, publics, options).write(directory, signing)
 
 
 class _Export:
@@ -70,7 +92,7 @@ class _Export:
         self._rows: list[EpochRow] = []
         self._key_files: dict[str, str | None] = {}
 
-    def write(self, directory: Path) -> EvidenceExportReport:
+    def write(self, directory: Path, signing: Signing | None) -> EvidenceExportReport:
         """Write everything and return the report."""
         with self._files.open(ATTESTATIONS) as attestations:
             for signed in self._walk.epochs():
@@ -96,6 +118,7 @@ class _Export:
             has_checkpoint=self._note is not None,
             has_proofs=proofs > 0,
             unsigned=self._walk.unsigned() if self._options.epoch is None else 0,
+            signatures=() if signing is None else self._sign(signing),
         )
         self._files.write(INSTRUCTIONS, instructions(facts))
         return self._report(directory, facts, proofs)
@@ -175,6 +198,15 @@ class _Export:
             self._files.write(f"record-{index}.tlog-proof", proof)
         return len(wanted)
 
+    def _sign(self, signing: Signing) -> tuple[SignedForm, ...]:
+        """Write signatures over everything that was written so far."""
+        digests = signing_forms.digests_of(self._files.directory)
+        made = signing_forms.signing_forms(digests, signing.forms, signing.signer, signing.roles)
+        self._files.write(signing_forms.SUMS, signing_forms.sums(digests))
+        for name, content in (item for one in made for item in one.files.items()):
+            self._files.write(name, content)
+        return made
+
     def _report(self, directory: Path, facts: Facts, proofs: int) -> EvidenceExportReport:
         rows = self._rows
         notes = [
@@ -196,6 +228,7 @@ class _Export:
             keys=facts.keys,
             records=rows[-1].size - rows[0].first,
             proofs=proofs,
+            signatures=tuple(one.form for one in facts.signatures),
             files=len(self._files.names),
             size_bytes=self._files.size_bytes,
             unsigned=facts.unsigned,

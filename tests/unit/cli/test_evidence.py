@@ -208,6 +208,24 @@ def test_an_export_finds_public_keys_in_the_trust_file_and_among_the_users_own(c
     assert (absent.code, "nowhere: trust: no such file" in absent.err) == (2, True)
 
 
+def test_all_files_are_signed_only_when_asked_for_and_a_key_alone_is_an_error(sealed, home):
+    assert sealed("keys", "generate", "bob", "--unencrypted").code == 0
+    asked = ("evidence", "export", "hang", "-o")
+    signed = told(sealed(*asked, "a", "--sign", "sshsig", "--sign", "in-toto", "--json"), "evidence-export")
+    refusals = [
+        sealed(*asked, "b", "--key", "bob"),
+        sealed(*asked, "b", "--sign", "pgp"),
+        sealed(*asked, "b", "--sign", "sshsig", "--key", "nobody"),
+        sealed(*asked, "b", "--sign", "signify"),
+    ]
+
+    assert signed["signatures"] == ["sshsig", "in-toto"]
+    assert {"SHA256SUMS", "SHA256SUMS.sshsig", "root.layout"} <= {path.name for path in (home / "a").iterdir()}
+    assert [answer.code for answer in refusals] == [2, 2, 2, 1]
+    assert "role file" in refusals[3].err
+    assert not (home / "b").exists()
+
+
 def test_proofs_are_written_for_the_records_that_are_named_or_for_all(sealed, home):
     assert (
         told(sealed("evidence", "export", "hang", "-o", "a", "--record", "0", "--record", "3", "--json"))["proofs"] == 2
