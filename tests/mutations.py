@@ -15,7 +15,7 @@ from provstore.evidence.anchors import Anchor
 from provstore.evidence.keys import PrivateKey
 from provstore.evidence.trust import Trust
 from provstore.model.evidence import BundleAt
-from tests.sealing import Log, Sealing, line, losses, sealed, signed_again, trusting
+from tests.sealing import STORE, Log, Sealing, line, losses, sealed, signed_again, trusting
 
 SIZES = (40,) * 5
 HALF, FULL = 100, 200
@@ -160,10 +160,11 @@ class Mutation:
         return {"none": self.none, "half": self.half, "full": self.full}[setting]
 
 
-def build() -> Model:
-    """Return a fresh model with fresh keys."""
+def build(store: str = STORE) -> Model:
+    """Return a fresh model with fresh keys, signed for a store."""
     key = PrivateKey.generate()
-    return Model(key, PrivateKey.generate(), sealed(SIZES, key), sealed(SIZES, key, run="run-2"))
+    own, other = sealed(SIZES, key, store=store), sealed(SIZES, key, run="run-2", store=store)
+    return Model(key, PrivateKey.generate(), own, other)
 
 
 def applied(edits: list[Edit], log: Log) -> Log:
@@ -311,7 +312,7 @@ def _rewrite(model: Model) -> list[Edit]:
     """Whoever holds the signing key signs another history from record 130 on."""
     lines = list(model.sealing.lines)
     lines[REWRITTEN] = edited(lines[REWRITTEN], values=[{"n": "loss", "t": "i", "v": "i64:0"}])
-    forged = Sealing(model.key)
+    forged = Sealing(model.key, store=model.sealing.store)
     for start in range(0, 200, 40):
         forged.add(lines[start : start + 40])
     edits: list[Edit] = [SetRecord(REWRITTEN, lines[REWRITTEN])]

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -55,6 +55,8 @@ class Anchor:
     """Directory or address of the store where it was seen."""
     dated_by: str | None = None
     """What else shows its age, such as the name of a time stamp authority."""
+    path: str | None = field(default=None, compare=False)
+    """Where it was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,14 @@ def read(path: Path) -> Anchor:
         InputError: The file is not there or cannot be read.
         TrustError: It holds no checkpoint, or more than one can have.
     """
-    return _parsed(_bytes_of(path), str(path), str(path))[0]
+    return replace(_parsed(_bytes_of(path), str(path), str(path))[0], path=str(path))
 
 
 def lies_within(anchor: Anchor, directory: Path) -> bool:
     """Return whether an anchor was read from a file inside ``directory``, links followed."""
-    if anchor.source == STATE:
+    if anchor.path is None and anchor.source == STATE:
         return False
-    return Path(anchor.source).resolve().is_relative_to(directory.resolve())
+    return Path(anchor.path or anchor.source).resolve().is_relative_to(directory.resolve())
 
 
 class AnchorState:
@@ -201,7 +203,7 @@ class AnchorState:
         name = f"{_name_of(held[0].origin)}-{_key_of(checkpoints.parse(held[0].note))}{SUFFIX}"
         if path.name != name:
             raise TrustError(f"{path}: anchor: its name belongs to another origin or key", code="wrong-run")
-        return held
+        return [replace(one, path=str(path)) for one in held]
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

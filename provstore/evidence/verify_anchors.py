@@ -61,8 +61,9 @@ class AnchorCheck:
         for one in anchors:
             holds = self._one(one)
             if self.within is not None and lies_within(one, self.within):
-                text = f"the anchor {one.source} lies inside the store that it should hold in place."
-                self.notes.add("anchor-not-independent", text, where=one.source)
+                path = one.path or one.source
+                text = f"the anchor {path} lies inside the store that it should hold in place."
+                self.notes.add("anchor-not-independent", text, where=path)
                 continue
             independent += 1
             if holds:
