@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -53,6 +54,7 @@ class Store:
         self._read_only = read_only
         self._exits = contextlib.ExitStack()
         self._signing: Signing | None = None
+        self._mutex = threading.Lock()
         try:
             self._journal_directory = self._place(journal)
             opened = open_both(uri, self._journal_directory, self._exits, read_only=read_only, progress=progress)
@@ -238,12 +240,13 @@ class Store:
 
     def _signs(self, signer: Signer | None = None, limits: Limits | None = None) -> Signing:
         """Return what records and signs, made when it is first needed."""
-        if self._signing is None:
-            from provstore.api.signing import Signing
+        with self._mutex:
+            if self._signing is None:
+                from provstore.api.signing import Signing
 
-            self._require_writable("nothing can be signed")
-            self._signing = Signing(self._journal, self._graph, signer, limits)
-        return self._signing
+                self._require_writable("nothing can be signed")
+                self._signing = Signing(self._journal, self._graph, signer, limits)
+            return self._signing
 
     def _place(self, journal: str | Path | None) -> Path:
         if self.uri.startswith("memory:") and journal is None:
