@@ -127,7 +127,7 @@ _COMMON: Mapping[str, Callable[[object], bool]] = {
     "run": _is_text,
     "schema": _is_count,
 }
-_OWN: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
+OWN: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     evidence.INGEST: {
         "batch": _is_count,
         "facts": _object(encoding=lambda value: value in ("parquet", "lines"), rows=_is_count, sha256=_is_hex),
@@ -157,5 +157,5 @@ _OWN: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
         "records": _is_count,
     },
 }
-KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {kind: {**_COMMON, **own} for kind, own in _OWN.items()}
+KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {kind: {**_COMMON, **own} for kind, own in OWN.items()}
 """Kind → member → whether a value may stand there."""

@@ -17,10 +17,10 @@ from provstore.model.evidence import AgreedDigest, Observation, Scalar
 
 MAX_LINE_BYTES = canonical.MAX_RECORD_BYTES
 
-# Lists of named values are right by the way they are built, and checking them again would double the cost.
-_CHECKS = {
+# The common members are checked at once, and lists of named values are right by the way they are built.
+_OWN_CHECKS = {
     kind: tuple((name, holds) for name, holds in checks.items() if holds is not record_shapes.is_values)
-    for kind, checks in record_shapes.KINDS.items()
+    for kind, checks in record_shapes.OWN.items()
 }
 
 
@@ -177,38 +177,49 @@ def parse(line: bytes) -> dict[str, Any]:
 
 def _line(kind: str, numbers: tuple[str, int, int], rank: int | None, at_ns: int | None, own: dict[str, Json]) -> bytes:
     """Return the line of a record; ``numbers`` are run, attempt and n."""
-    own["at"] = None if at_ns is None else canonical.tag_integer(at_ns)
-    own["run"], own["attempt"], own["n"] = numbers
-    own["kind"] = kind
-    own["rank"] = rank
-    own["schema"] = evidence.RECORD_SCHEMA
-    for name, holds in _CHECKS[kind]:
+    run, attempt, n = numbers
+    for name, holds in _OWN_CHECKS[kind]:
         if not holds(own[name]):
             raise InputError(f"record: {kind}: {name}: {str(own[name])[:60]!a} cannot stand there")
+    if type(run) is not str or not _is_number(attempt) or not _is_number(n) or not (rank is None or _is_number(rank)):
+        raise InputError(f"record: {kind}: {str((run, attempt, n, rank))[:60]!a} are no run, attempt, number and rank")
+    own["at"] = None if at_ns is None else canonical.tag_integer(at_ns)
+    own["attempt"] = attempt
+    own["kind"] = kind
+    own["n"] = n
+    own["rank"] = rank
+    own["run"] = run
+    own["schema"] = evidence.RECORD_SCHEMA
     line = canonical.encode(own)
     if len(line) > MAX_LINE_BYTES:
         raise InputError(f"record: {kind}: {len(line)} bytes are more than {MAX_LINE_BYTES}")
     return line
 
 
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value <= canonical.MAX_INTEGER
+
+
 def _named(values: Mapping[str, Scalar]) -> list[Json]:
     """Return named values in their one order; strings compare by code points, and so do their UTF-8 bytes."""
     rows: list[Json] = []
-    for name in sorted(values, key=_text):
+    try:
+        names = sorted(values)
+    except TypeError as error:
+        raise InputError("record: name: one of the values has a name that is no text") from error
+    for name in names:
         value = values[name]
-        if isinstance(value, str):
+        if not isinstance(name, str):
+            raise InputError(f"record: name: {str(name)[:40]!a} is no text")
+        if type(value) is float:
+            rows.append({"n": name, "t": "f", "v": canonical.tag_double(value)})
+        elif type(value) is str:
             rows.append({"n": name, "t": "s", "v": value})
-        elif value is None or isinstance(value, (int, float)):
+        elif value is None or isinstance(value, (str, int, float)):
             rows.append(evidence.tag(name, value))
         else:
             raise InputError(f"record: value {name[:40]!a}: a {type(value).__name__} cannot be kept")
     return rows
-
-
-def _text(name: object) -> str:
-    if not isinstance(name, str):
-        raise InputError(f"record: name: {str(name)[:40]!a} is no text")
-    return name
 
 
 def _require_known(value: Mapping[str, Any]) -> None:

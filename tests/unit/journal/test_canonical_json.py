@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import struct
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,3 +127,18 @@ def test_what_has_no_json_form_is_refused() -> None:
     lone: Any = ["\ud800"]
     with pytest.raises(InputError, match="canonical form"):
         canonical.encode(lone)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc, which Linux has")
+def test_lines_that_are_kept_hold_their_own_bytes_and_not_the_buffer_of_the_encoder() -> None:
+    code = (
+        "from pathlib import Path\nfrom provstore.model import canonical\n"
+        "pages = lambda: int(Path('/proc/self/statm').read_text().split()[1])\n"
+        "before = pages()\n"
+        "lines = [canonical.encode({'a': 'x' * 300, 'n': n}) for n in range(20_000)]\n"
+        "print((pages() - before) * 4096)\n"
+    )
+    held = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    print(f"{held} bytes for 20,000 lines of about 317")
+
+    assert held < 20_000 * 1_000
