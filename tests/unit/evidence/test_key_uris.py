@@ -394,6 +394,14 @@ def test_a_new_passphrase_is_asked_for_twice():
     assert "sesam" not in alike + different
 
 
+def test_the_end_of_input_at_the_prompt_is_a_clear_message(sealed):
+    code = "import sys; from provstore.evidence import key_uris; print(key_uris.open_signer(sys.argv[1]))"
+    end_of_input = "\x04"
+    shown = on_a_terminal(code, sealed, answers=[end_of_input])
+
+    assert "passphrase: no answer" in shown or "passphrase: empty" in shown
+
+
 def test_an_error_shows_neither_key_nor_passphrase_nor_the_frames_that_held_them(tmp_path, key, monkeypatch):
     seed = key.secret_seed()
     text = (texts_of(key, tmp_path)[0]).replace(keys.fingerprint(key.public_key), "SHA256:other")

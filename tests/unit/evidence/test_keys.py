@@ -96,6 +96,19 @@ def test_malformed_input_of_a_check_is_no_signature_and_no_exception(position, w
     assert keys.is_signed(*arguments) is False
 
 
+def test_bytes_that_moved_between_signature_and_message_or_behind_the_key_are_no_signature():
+    """The library checks signature and message as one string, so their border is ours to guard."""
+    key = keys.PrivateKey.generate()
+    public, message, signature = key.public_key, b"message", key.sign(b"message")
+
+    assert not keys.is_signed(public, signature[63:] + message, signature[:63])
+    assert not keys.is_signed(public, signature + message, b"")
+    assert not keys.is_signed(public, message[1:], signature + message[:1])
+    assert not keys.is_signed(public, b"", signature + message)
+    assert not keys.is_signed(public + b"\0", message, signature)
+    assert not keys.is_signed(public * 2, message, signature)
+
+
 def spellings(seed):
     """Return the forms in which 32 bytes could leak: raw, hex, decimal, base64, and Python's own."""
     import base64
@@ -190,6 +203,12 @@ def test_a_seed_of_wrong_length_is_in_neither_the_message_nor_the_frames_of_the_
 
     if seed:
         assert_hides(str(caught.value) + frames_of(caught.value), seed)
+
+
+@pytest.mark.parametrize("seed", [bytearray(32), memoryview(bytes(32)), "x" * 32, list(range(32)), None, 32])
+def test_a_seed_that_is_not_bytes_is_refused(seed):
+    with pytest.raises(TrustError, match="not 32 bytes"):
+        keys.PrivateKey.from_seed(seed)
 
 
 @pytest.mark.parametrize("message", [None, "text", 7, bytearray(b"x"), ["x"]])
