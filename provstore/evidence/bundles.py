@@ -305,6 +305,11 @@ class _Facts:
     weakest: tuple[str, str] | None = None
     closes: bool = False
 
+    def state(self, mode: str, reason: str) -> None:
+        """Take note of a mode that a record states."""
+        if self.weakest is None or MODES.index(mode) < MODES.index(self.weakest[0]):
+            self.weakest = (mode, reason)
+
 
 def load(log: EvidenceLog, heads: Iterable[RankHead] = ()) -> Ledger:
     """Return how far a run is signed; every bundle is compared with the records it covers.
@@ -335,10 +340,9 @@ def _facts(lines: Sequence[bytes]) -> _Facts:
         said: dict[str, Any] = orjson.loads(line)
         if said["kind"] == POLICY:
             found.policy = statement.Policy(hashlib.sha256(line).hexdigest(), said["mode"], said["reason"])
+            found.state(said["mode"], said["reason"])
         elif said["kind"] == INGEST:
-            mode, reason = said["policy"]["mode"], said["policy"]["reason"]
-            if found.weakest is None or MODES.index(mode) < MODES.index(found.weakest[0]):
-                found.weakest = (mode, reason)
+            found.state(said["policy"]["mode"], said["policy"]["reason"])
         elif said["kind"] == RUN_CLOSE:
             found.closes = True
     return found

@@ -141,8 +141,12 @@ def listed(heads: Sequence[RankHead]) -> tuple[tuple[RankHead, ...], str | None]
 
 
 def ranks_digest(heads: Sequence[RankHead]) -> str:
-    """Return the SHA-256 of the canonical list of heads, in the order of their ranks."""
-    return sha256(canonical.encode([_head_json(head) for head in heads])).hexdigest()
+    """Return the SHA-256 of the canonical list of heads, in the order of their ranks, whoever signed them.
+
+    A verifier makes the list anew from the records, and signatures cannot be made anew.
+    """
+    plain = [RankHead(head.rank, head.count, head.head) for head in heads]
+    return sha256(canonical.encode([_head_json(head) for head in plain])).hexdigest()
 
 
 def _head_json(head: RankHead) -> canonical.Json:
