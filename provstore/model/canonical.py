@@ -52,20 +52,6 @@ def encode(value: Json) -> bytes:
         raise InputError(f"record: canonical form: {error}") from error
 
 
-def encode_checked(value: Json) -> bytes:
-    """Return the canonical bytes of ``value``, which may come from anywhere.
-
-    Raises:
-        InputError: Outside the profile: a float, a name that is no member name, too deep, …
-    """
-    data = encode(value)
-    require_shape(data, max_bytes=len(data), thing="record")
-    fault = _fault(value)
-    if fault:
-        raise InputError(f"record: {fault}")
-    return data
-
-
 def parse(data: bytes, *, max_bytes: int = MAX_RECORD_BYTES, thing: str = "record") -> Json:
     """Return the value whose canonical form is exactly ``data``.
 
