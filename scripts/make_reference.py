@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from provstore import cypher  # noqa: E402 - the checkout beside this script is meant, installed or not
-from provstore.model import block, codes, schema  # noqa: E402
+from provstore.model import block, codes, evidence_codes, schema  # noqa: E402
 
 DOCS = ROOT / "docs"
 _MADE = "<!-- Made by scripts/make_reference.py: edit the code, not this page. -->"
-_MODULES = ("dump", "block", "finding", "trace", "report", "prov")
+_MODULES = ("dump", "block", "finding", "trace", "report", "prov", "evidence", "verification")
 _COMMANDS = (
     "demo", "ingest", "trace", "diagnose", "query", "export", "store info", "store check", "store rebuild", "doctor",
-    "evidence list", "evidence show", "evidence export",
+    "seal", "verify", "evidence list", "evidence show", "evidence export",
     "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
 )  # fmt: skip
 
@@ -47,6 +47,11 @@ def protocol() -> str:
     lines += ["", "## Properties", "", "| name | type | meaning |", "|---|---|---|"]
     lines += [
         f"| `{name}` | {kind} | {_cell(meaning)} |" for name, (kind, meaning) in sorted(schema.PROPERTIES.items())
+    ]
+    lines += ["", "## Properties of evidence", "", "| name | type | meaning |", "|---|---|---|"]
+    lines += [
+        f"| `{name}` | {kind} | {_cell(meaning)} |"
+        for name, (kind, meaning) in sorted(schema.EVIDENCE_PROPERTIES.items())
     ]
     lines += ["", "## Relationships", "", "All point from effect to cause.", ""]
     for title, types in (
@@ -76,6 +81,10 @@ def findings() -> str:
             spelled = f"In answers: `{where}` `{code.name.replace('-', '_')}`."
             lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning} {spelled}", ""]
             lines += [f"What to do: {code.what_to_do}", ""]
+    lines += ["## Verification", "", "In answers of `provstore verify`: `findings[].code`, as spelled here.", ""]
+    for code in evidence_codes.EVIDENCE:
+        lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning}", ""]
+        lines += [f"What to do: {code.what_to_do}", ""]
     return "\n".join(lines)
 
 

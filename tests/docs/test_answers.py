@@ -29,6 +29,21 @@ ANSWERS = [
     ("store-info", ("store", "info")),
     ("store-check", ("store", "check")),
     ("store-rebuild", ("store", "rebuild")),
+    ("keys-list", ("keys", "list")),
+    ("keys-show", ("keys", "show", "tester")),
+    ("keys-export", ("keys", "export", "tester", "--form", "all", "-o", "public")),
+    ("ingest", ("ingest", SAMPLES / "mismatch", "--seal", "--key", "tester")),
+    ("seal", ("seal", "hang", "--close", "aborted", "--key", "tester")),
+    ("verify", ("verify",)),
+    ("verify", ("verify", "hang", "--source", "journal")),
+    ("evidence-list", ("evidence", "list")),
+    ("evidence-show", ("evidence", "show", "epoch:hang:0")),
+    ("evidence-export", ("evidence", "export", "hang", "-o", "exported")),
+    ("keys-generate", ("keys", "generate", "second")),
+    ("keys-trust", ("keys", "trust", "second", "--role", "run")),
+    ("keys-generate", ("keys", "generate", "third")),
+    ("keys-rotate", ("keys", "rotate", "tester", "third")),
+    ("keys-revoke", ("keys", "revoke", "second", "--since", "2026-01-01", "--reason", "lost")),
     ("doctor", ("doctor",)),
     ("demo", ("demo",)),
 ]
@@ -41,6 +56,8 @@ def folder(tmp_path_factory):
 
 def answer(folder, arguments):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROVSTORE_")}
+    environment |= {"XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")}
+    environment["PROVSTORE_KEY_PASSPHRASE"] = "only for this test"
     done = subprocess.run(
         [sys.executable, "-m", "provstore", "--json", *map(str, arguments)], cwd=folder, env=environment, check=False,
         capture_output=True, text=True,
@@ -61,6 +78,8 @@ def strict(schema):
 @pytest.fixture(scope="module")
 def filled(folder):
     answer(folder, ("ingest", SAMPLES / "hang", SAMPLES / "healthy"))
+    answer(folder, ("keys", "generate", "tester"))
+    answer(folder, ("keys", "trust", "tester"))
     return folder
 
 
