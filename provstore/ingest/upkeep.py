@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from provstore.graph.derive import derive
 from provstore.graph.evidence_facts import bundle_block, record_block
@@ -79,6 +79,8 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
         journal: Its journal.
         empty: An empty store, filled here from the journal for the comparison.
     """
+    from provstore.analysis.evidence.facts import compared_lines
+
     found = journal.check()
     problems = [str(problem) for problem in found if problem.is_loss]
     notes = tuple(str(problem) for problem in found if not problem.is_loss)
@@ -88,7 +90,7 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
     unreadable: list[Problem] = []
     replay(empty, journal, on_problem=unreadable.append)
     problems += [text for text in map(str, unreadable) if text not in problems]
-    pairs = _compare(_lines(empty), _lines(store))
+    pairs = compared_lines(canonical_dump(empty), canonical_dump(store))
     shown: list[Difference] = []
     total = compared = 0
     for side, line in pairs:
@@ -98,22 +100,3 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
             if len(shown) < _SHOWN_DIFFERENCES:
                 shown.append(Difference(side, line))
     return CheckReport(tuple(problems), tuple(shown), total, journal.position, position, compared, notes)
-
-
-def _lines(store: GraphStore) -> Iterator[str]:
-    return iter(canonical_dump(store))
-
-
-def _compare(journal: Iterator[str], graph: Iterator[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield (None, line) for equal lines, else (the side that has it, line); both inputs are sorted."""
-    left, right = next(journal, None), next(graph, None)
-    while left is not None or right is not None:
-        if left == right and left is not None:
-            yield None, left
-            left, right = next(journal, None), next(graph, None)
-        elif right is None or (left is not None and left < right):
-            yield "journal", left or ""
-            left = next(journal, None)
-        else:
-            yield "graph", right
-            right = next(graph, None)

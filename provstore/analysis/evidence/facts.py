@@ -68,7 +68,7 @@ def differences(recorded: Iterable[str], graph: Iterable[str]) -> Iterator[Diffe
     """
     lacking: dict[Identity, list[Fact]] = {}
     extra: dict[Identity, list[Fact]] = {}
-    for side, line in compared(iter(recorded), iter(graph)):
+    for side, line in compared_lines(iter(recorded), iter(graph)):
         if side is not None:
             fact = parsed(line)
             (lacking if side == "journal" else extra).setdefault(fact.identity, []).append(fact)
@@ -90,7 +90,7 @@ _LACKS = "was recorded and is not in the graph, or not as often"
 _EXTRA = "is in the graph, or more often there, than what was recorded gives"
 
 
-def compared(recorded: Iterator[str], graph: Iterator[str]) -> Iterator[tuple[str | None, str]]:
+def compared_lines(recorded: Iterator[str], graph: Iterator[str]) -> Iterator[tuple[str | None, str]]:
     """Yield (None, line) for equal lines, else (the side that has it, line); nodes and relationships are each sorted.
 
     Both sides give nodes first; a line that begins as a relationship does ends the nodes.
