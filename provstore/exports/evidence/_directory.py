@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -10,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from provstore.errors import ConfigError
+from provstore.errors import ConfigError, StoreError
 
 _PARTIAL, _OLD = ".partial", ".old"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Files:
@@ -52,20 +54,32 @@ def whole(target: Path, marker: str, *, overwrite: bool) -> Iterator[Files]:
 
     Raises:
         ConfigError: ``target`` holds something that may not be replaced, or lies in no directory.
+        StoreError: It cannot be written; nothing of it is left then.
     """
     target = Path(os.path.abspath(target))  # noqa: PTH100 - Path.resolve would follow a link and replace its target
     if not target.parent.is_dir():
         raise ConfigError(f"{target}: export: {target.parent} is no directory")
     _remove_leftovers(target)
     _require_replaceable(target, marker, overwrite=overwrite)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_PARTIAL, dir=target.parent))
     try:
-        with _held(staging):
-            staging.chmod(0o755)
+        with _staging(target) as staging:
             yield Files(staging)
             _flush(staging)
             _swap(staging, target)
             _flush(target.parent)
+    except OSError as error:
+        full = "disk full: " if error.errno in _FULL else ""
+        raise StoreError(f"{target}: export: {full}{error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _staging(target: Path) -> Iterator[Path]:
+    """Give a locked directory beside ``target``, which is gone afterwards unless it was moved."""
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_PARTIAL, dir=target.parent))
+    try:
+        with _held(staging):
+            staging.chmod(0o755)
+            yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

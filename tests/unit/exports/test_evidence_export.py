@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from dataclasses import replace
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from provstore.errors import ConfigError, InputError, NotUnderstoodError, TrustError
+from provstore.errors import ConfigError, InputError, NotUnderstoodError, StoreError, TrustError
 from provstore.evidence import checkpoint, dsse
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.keys import PrivateKey, fingerprint
@@ -324,6 +325,26 @@ def test_a_kill_at_any_moment_leaves_a_whole_export_or_none_and_the_next_one_tid
     export(signed_run(sizes=[3]), left, overwrite=True)
     assert names(tmp_path) == {"out"}
     assert "epoch-4.jsonl" not in names(left)
+
+
+def _export_with_little_room(directory: Path, most_bytes: int, said: multiprocessing.Queue) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+    try:
+        export(signed_run(sizes=[40] * 5), directory)
+    except StoreError as error:
+        said.put((error.exit_code, str(error)))
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    said = context.Queue()
+    process = context.Process(target=_export_with_little_room, args=(tmp_path / "out", 2000, said))
+    process.start()
+    code, text = said.get(timeout=30)
+    process.join()
+
+    assert (code, text) == (7, f"{tmp_path / 'out'}: export: disk full: File too large")
+    assert names(tmp_path) == set()
 
 
 def test_an_old_export_comes_back_when_its_replacement_was_killed_between_two_renames(tmp_path: Path) -> None:
