@@ -96,7 +96,7 @@ CHANGES = {
     "an edge twice": ("MATCH (a)-[:USED]->(b) WITH a, b LIMIT 1 CREATE (a)-[:USED]->(b)", "[:USED]", False),
     "a node that goes": (CALL + "DETACH DELETE c", "job", False),
     "a node that comes": ("CREATE (:Element {iri: 'mine', run: 'job', attempt: 0})", "mine", False),
-    "a derived edge that comes": (CALL + "MATCH (d:Dump {rank: 0}) CREATE (c)-[:SAME_AS {scope: 'job/0'}]->(d)", "SAME_AS", False),
+    "an alias that comes": (CALL + "MATCH (d:Dump {rank: 0}) CREATE (c)-[:SAME_AS {scope: ''}]->(d)", "SAME_AS", False),
 }  # fmt: skip
 
 
