@@ -22,6 +22,8 @@ _VALUE = (
     + _STRING + rb'|"b","v":(?:true|false)|"z","v":null)\}'
 )  # fmt: skip
 _NAME = re.compile(rb'\{"n":"([^"]*)"')
+_MOST_KNOWN = 1_024
+"""Lists of names that are known to be in order; a run has few."""
 
 Fields = tuple[int | None, int | None, int | None]
 """Rank, number among that rank's records (``None`` where nothing states one), wall time in nanoseconds."""
@@ -36,16 +38,18 @@ def quick_reader(run: str, attempt: int) -> Callable[[bytes], Fields | None]:
         + rb")*+))?\]\}"
     ).fullmatch  # fmt: skip
     names_of = _NAME.findall
+    ordered: set[tuple[bytes, ...]] = set()
 
     def read(line: bytes) -> Fields | None:
         # A record of the longest allowed size is rare, and the limit is the strict reader's to judge.
         if len(line) > 16_384 or (found := match(line)) is None:
             return None
         at, n, rank, values = found.groups()
-        if values is not None:
-            names = names_of(values)
-            if len(names) > 1 and (names != sorted(names) or len(set(names)) != len(names)):
+        if values is not None and (names := tuple(names_of(values))) not in ordered:
+            if list(names) != sorted(set(names)):
                 return None
+            if len(ordered) < _MOST_KNOWN:
+                ordered.add(names)
         return None if rank is None else int(rank), int(n), None if at is None else int(at)
 
     return read

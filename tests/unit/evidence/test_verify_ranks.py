@@ -294,7 +294,7 @@ def test_groups_are_told_apart_by_name_and_step():
 def test_more_waiting_groups_than_are_kept_is_unknown(monkeypatch):
     from provstore.evidence import verify_digests
 
-    monkeypatch.setattr(verify_digests, "MOST_OPEN", 3)
+    monkeypatch.setattr(verify_digests, "MOST_WAITING", 3)
     made = sealed([4])
     made.add([digest(1 + step, 0, "a" * 64, range(4), step=step) for step in range(4)])
     answer = checked(made)
