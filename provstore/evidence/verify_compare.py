@@ -138,11 +138,12 @@ def judge_end(chain: Chain, tree: Tree, content: Content, notes: Notes) -> None:
         extra = tree.held - chain.signed_size
         notes.add(
             "unsigned-tail",
-            f"{extra} records from here on are covered by no bundle.",
+            f"no bundle covers the records from here on, {extra} in number.",
             seq=chain.signed_size, cause=chain.cause,
         )  # fmt: skip
         if chain.closed and content.closed_at is None:
-            notes.add("after-close", f"{extra} records follow the bundle that closed the run.", seq=chain.signed_size)
+            text = f"records follow the bundle that closed the run, {extra} in number."
+            notes.add("after-close", text, seq=chain.signed_size)
     if not chain.closed:
         notes.checked(CLOSING)
         notes.add("not-closed", NEVER_CLOSED, cause=chain.cause, is_whole=True)

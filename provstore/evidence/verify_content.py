@@ -25,6 +25,8 @@ from provstore.model.evidence import (
     RecordAt,
 )
 
+MOST_CERTIFICATES = 64
+"""Keys of one rank that are looked at."""
 NO_POLICY = Policy(NO_DIGEST, MODES[0], "no recording policy is stated")
 """What a bundle states where no record does."""
 
@@ -124,7 +126,7 @@ class Content:
         if self._follows_close and self.closed_at is not None:
             self.notes.add(
                 "after-close",
-                f"{self._follows_close} records follow the one that closed the run.",
+                f"records follow the one that closed the run, {self._follows_close} in number.",
                 epoch=self.epoch_of(self.closed_at + 1),
                 seq=self.closed_at + 1,
             )
@@ -190,8 +192,14 @@ class Content:
 
     def _certificate(self, said: dict[str, Any], record: RecordAt, seq: int) -> None:
         public, rank = bytes.fromhex(said["public"]), said["certified"]
-        if self._names_its_key(public, said["keyid"], record, seq, rank):
-            self.certificates.setdefault(rank, []).append(Certificate(rank, said["keyid"], public, seq))
+        if not self._names_its_key(public, said["keyid"], record, seq, rank):
+            return
+        held = self.certificates.setdefault(rank, [])
+        if len(held) < MOST_CERTIFICATES:
+            held.append(Certificate(rank, said["keyid"], public, seq))
+        else:
+            text = f"rank {rank} has more than {MOST_CERTIFICATES} keys."
+            self.notes.add("cap-exceeded", text, epoch=self.epoch_of(seq), seq=seq, rank=rank, axis=KEY)
 
     def _rotation(self, said: dict[str, Any], record: RecordAt, seq: int) -> None:
         if self._names_its_key(bytes.fromhex(said["public"]), said["new"], record, seq, None):

@@ -13,6 +13,9 @@ from provstore.evidence.verify_bundles import Signed
 from provstore.evidence.verify_findings import KEY, Notes
 from provstore.model.verification import REVOKED as REVOKED_WORDS
 
+MOST_ROTATIONS = 256
+"""Announced rotations that are looked at."""
+
 
 @dataclass(slots=True)
 class KeyCheck:
@@ -42,14 +45,20 @@ class KeyCheck:
 
     def rotations(self, announced: Sequence[tuple[int, str, str]], bundles: Sequence[Signed]) -> None:
         """Note rotations whose epoch the old key did not sign; a rotation grants the new key nothing in any case."""
-        for seq, old, where in announced:
-            for one in bundles:
-                if not one.is_foreign and one.first <= seq < one.size and one.key.keyid != old:
+        own = [one for one in bundles if not one.is_foreign]
+        for seq, old, where in announced[:MOST_ROTATIONS]:
+            for one in own:
+                if one.first <= seq < one.size and one.key.keyid != old:
                     self.notes.add(
                         "keyid-mismatch",
                         f"the record hands over from key {old}, but key {one.key.keyid} signed its epoch.",
                         epoch=one.number, seq=seq, where=where, keyid=one.key.keyid, axis=KEY,
                     )  # fmt: skip
+        if len(announced) > MOST_ROTATIONS:
+            seq = announced[MOST_ROTATIONS][0]
+            self.notes.add(
+                "cap-exceeded", f"it hands its key over more than {MOST_ROTATIONS} times.", seq=seq, axis=KEY
+            )
 
     def _is_revoked(self, one: Signed) -> bool:
         found = self.trust.revocation(one.key.keyid)

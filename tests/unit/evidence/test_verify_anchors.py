@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from provstore.evidence import checkpoint
+from provstore.evidence import checkpoint, verify_keys
 from provstore.evidence.anchors import Anchor
 from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.evidence.statement import AnchorClaim
 from provstore.evidence.trust_keys import Revocation, Trust, TrustedKey
 from provstore.model.evidence import BundleAt
 from provstore.model.verification import AnchorReach
+from tests.mutations import edited
 from tests.sealing import Log, line, losses, sealed, tree, trusting
 from tests.unit.evidence.verifying import asked, checked, codes, faults, of, only
 
@@ -305,6 +306,18 @@ def test_a_rotation_to_a_key_that_is_not_the_named_one_is_told():
     made.add([text])
 
     assert faults(checked(made)) == ["keyid-mismatch"]
+
+
+def test_more_rotations_than_are_looked_at_are_unknown(monkeypatch):
+    monkeypatch.setattr(verify_keys, "MOST_ROTATIONS", 2)
+    made = sealed([4])
+    fresh = PrivateKey.generate().public_key
+    lines = [edited(rotation(made.key.public_key, fresh), n=n) for n in range(3)]
+    made.add(lines[:2])
+    assert faults(checked(made)) == []
+
+    made.add(lines[2:])
+    assert faults(checked(made)) == ["cap-exceeded"]
 
 
 def test_a_bad_last_bundle_explains_the_rollback():

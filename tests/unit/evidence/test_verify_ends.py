@@ -67,7 +67,9 @@ def test_a_signed_record_behind_the_end_is_named_with_its_bundle():
     assert faults(answer) == ["after-close"]
     assert [(one.epoch, one.seq) for one in of(answer, "after-close")] == [(2, 5), (2, 5)]
     assert any("a bundle follows" in one.text for one in of(answer, "after-close"))
-    assert any("1 records follow" in one.text for one in of(answer, "after-close"))
+    assert any(
+        "records follow the one that closed the run, 1 in number" in one.text for one in of(answer, "after-close")
+    )
 
 
 def test_an_end_inside_an_epoch_is_told_by_what_follows_it():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from provstore.evidence import rank_heads, statement, verify_tree
+from provstore.evidence import rank_heads, statement, verify_content, verify_tree
 from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.evidence.trust_keys import Revocation, TrustedKey
 from provstore.model.evidence import RankHead
@@ -301,6 +301,16 @@ def test_more_waiting_groups_than_are_kept_is_unknown(monkeypatch):
 
     assert "cap-exceeded" in codes(answer)
     assert asked(answer)[1] == 4
+
+
+def test_a_rank_with_more_keys_than_are_looked_at_is_unknown(monkeypatch):
+    monkeypatch.setattr(verify_content, "MOST_CERTIFICATES", 2)
+    made = Sealing(PrivateKey.generate())
+    made.add([certificate(n, 0, PrivateKey.generate().public_key) for n in range(2)])
+    assert faults(checked(made)) == []
+
+    made.add([certificate(2, 0, PrivateKey.generate().public_key)])
+    assert faults(checked(made)) == ["cap-exceeded"]
 
 
 class Changing:
