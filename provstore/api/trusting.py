@@ -144,10 +144,10 @@ def rotate(
         extra = [key_uris.open_signer(follower, insecure_mode=signing.insecure_mode, ask=ask(follower))]
         public = extra[0].public_key
     else:
-        (new_key, *more), _ = _keys(follower, Grant(), old)
-        if more:
-            raise ConfigError(f"{follower}: keys: several keys; one takes the place of another")
-        public = new_key.public
+        found, _ = _keys(follower, Grant(), old)
+        if len(found) != 1:
+            raise ConfigError(f"{follower}: keys: {len(found)} keys; exactly one takes the place of another")
+        public = found[0].public
     own = _own_key(fingerprint(public))
     new = trust_changes.rotated(old.trust, keyid, public, alias=alias or (own[0].stem if own else None))
     signers = [*_signers(signing, old.trust, ask=ask, all_own=is_root), *extra]

@@ -82,7 +82,7 @@ def test_no_command_has_an_option_that_takes_a_key_a_seed_or_a_passphrase(comman
         assert answer.code == 0
         options = set(re.findall(r"--[a-z-]+", answer.out))
         assert not options & {"--key", "--seed", "--passphrase", "--password", "--secret", "--private-key"}
-        assert "Exit code:" in answer.out
+        assert "Exit code:" in " ".join(answer.out.split())
         assert "Example" in answer.out
 
 
@@ -294,3 +294,35 @@ def test_a_private_key_is_exported_for_ssh_keygen_and_openssl_only_when_asked(ke
     assert der[-32:] == base64.b64decode(public)[-32:]
     assert {stat.S_IMODE(path.stat().st_mode) for path in (home / "out").iterdir()} == {0o600}
     assert keys("export", "alice", "--private", "--form", "pkcs8", "--unencrypted", "-o", "out").code == 2
+
+
+def test_an_encrypted_private_key_keeps_its_passphrase_as_openssh(keys, home, monkeypatch):
+    pytest.importorskip("bcrypt")
+    monkeypatch.setenv("PROVSTORE_KEY_PASSPHRASE", "correct horse")
+    keyid = keys("generate", "alice").out.strip()
+    monkeypatch.setenv("PROVSTORE_KEY_PASSPHRASE", "correct horse")
+    assert keys("export", "alice", "--private", "--form", "openssh", "-o", "out").code == 0
+
+    read = ("ssh-keygen", "-y", "-f", "out/alice.openssh", "-P")
+    public = output_of(*read, "correct horse", folder=home).decode().split()[1]
+    assert subprocess.run([*read, ""], cwd=home, capture_output=True, check=False).returncode != 0
+    assert public == keys("export", "alice").out.split()[1]
+    assert told(keys("list", "--json"), "keys-list")["keys"][0]["keyid"] == keyid
+
+
+def test_a_name_that_means_two_keys_is_asked_back(keys, alice, make):
+    make("bob")
+    assert keys("trust", Key().public_key.hex(), "--alias", "bob").code == 0
+
+    for arguments in (["show", "bob"], ["trust", "bob"], ["revoke", "bob", "--since", "2026-01-01", "--reason", "x"]):
+        answer = keys(*arguments)
+        assert (answer.code, answer.out) == (2, "")
+        assert "several keys have this name" in answer.err
+
+
+def test_a_folder_that_cannot_be_made_is_named(keys, alice, home):
+    (home / "file").touch()
+    answer = keys("export", "alice", "--form", "pem", "-o", "file/out")
+
+    assert (answer.code, answer.out) == (2, "")
+    assert "file" in answer.err

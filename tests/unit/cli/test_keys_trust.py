@@ -227,3 +227,43 @@ def test_two_of_three_root_keys_sign(keys, make, home):
         ]
         == 3
     )
+
+
+def test_a_file_without_exactly_one_key_replaces_none(keys, alice, home):
+    keys("trust", Key().public_key.hex(), "--alias", "bob")
+    lines = [f"p{number} ssh-ed25519 {Key().blob}" for number in range(2)]
+    (home / "two").write_text("\n".join(lines))
+    (home / "none").write_text("carol ssh-rsa AAAA ssh-ed25519")
+    (home / "other").write_text(f"carol ssh-ed25519 {Key().blob}\ncarol ssh-rsa AAAA")
+
+    assert keys("rotate", "bob", "two").code == 2
+    assert keys("rotate", "bob", "none").code == 2
+    assert keys("trust", "none").code == 2
+    assert keys("trust", "two", "--alias", "both").code == 2
+    assert keys("rotate", "bob", "other").code == 0
+
+
+def test_one_passphrase_of_the_environment_serves_all_keys_of_one_command(keys, home, monkeypatch):
+    for arguments in (["generate", "alice"], ["generate", "alice2"], ["trust", "alice", "--root-key", "alice"],
+                      ["rotate", "alice", "alice2"]):  # fmt: skip
+        monkeypatch.setenv("PROVSTORE_KEY_PASSPHRASE", "correct horse")
+        assert keys(*arguments).code == 0
+
+
+def test_times_need_a_zone_and_dates_do_not(keys, alice):
+    bob = Key().public_key.hex()
+
+    assert keys("trust", bob, "--not-before", "2026-01-01T10:00:00").code == 2
+    window = ("--not-before", "2026-01-01", "--not-after", "2026-12-31T00:00:00-01:00")
+    change = told(keys("trust", bob, *window, "--json"), "keys-trust")
+    (row,) = change["keys"]
+    assert (row["not_before"], row["not_after"]) == ("2026-01-01T00:00:00Z", "2026-12-31T01:00:00Z")
+
+
+def test_the_root_key_cannot_be_one_for_raw_files(keys, alice, home):
+    before = folder(home).joinpath("trust.json").read_bytes()
+    answer = keys("trust", "alice", "--role", "file")
+
+    assert answer.code == 1
+    assert "raw files" in answer.err
+    assert folder(home).joinpath("trust.json").read_bytes() == before

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 
 import pytest
@@ -159,6 +160,15 @@ def test_a_refused_file_changes_nothing_that_is_remembered(put, load, path, tmp_
 
     refused(load, "untrusted-key")
     assert {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file() and one != path} == kept
+
+
+def test_an_older_version_is_refused_by_the_pin_alone_when_the_state_is_lost(put, load, tmp_path):
+    put([A], [A], version=5)
+    load(pin=A.keyid)
+    shutil.rmtree(tmp_path / "state")
+    put([A], [A], version=4)
+
+    refused(load, "rollback")
 
 
 # Freeze
@@ -422,6 +432,15 @@ def test_a_disk_that_fails_leaves_the_old_file_in_force(path, tmp_path, load, mo
 
     assert load().version == 1
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_version_of_another_trust_file_is_not_written(path, load, tmp_path):
+    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "state")
+    other = trust_changes.expiring(trust_changes.first([A.public_key]), None)
+
+    with pytest.raises(TrustError, match="another trust file"):
+        trust.publish(path, other, [A], old=trust.read(path), state=tmp_path / "state")
+    assert load().version == 1
 
 
 # What is remembered

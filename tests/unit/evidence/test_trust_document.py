@@ -292,6 +292,17 @@ def test_a_signer_whose_signature_does_not_hold_writes_nothing():
     assert caught.value.code == "bad-signature"
 
 
+def test_entries_and_signatures_have_one_order():
+    rows = document([ROOT, SECOND], [entry(BOB), entry(Key())])
+    signed = json.loads(envelope(rows, [ROOT, SECOND]))
+    signed["signatures"].reverse()
+    refused(text(signed), "envelope-malformed")
+    for change in (lambda one: one["keys"].reverse(), lambda one: one["root"]["keys"].reverse()):
+        turned = json.loads(json.dumps(rows))
+        change(turned)
+        refused(envelope(turned, [ROOT, SECOND]), "envelope-malformed")
+
+
 def test_every_flipped_bit_of_a_trust_file_is_found():
     data = envelope(document([ROOT, SECOND], [entry(BOB, alias="bob")], threshold=2), [ROOT, SECOND])
     seed = random.randrange(2**32)
