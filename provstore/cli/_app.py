@@ -88,10 +88,19 @@ def _report(error: BaseException, *, verbose: bool) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         _complain(f"{os.fsdecode(error.filename)}: {error.strerror}")
         return errors.EXIT_USAGE
+    if _is_out_of_memory(error):
+        _complain("out of memory: it could not be finished")
+        return errors.EXIT_NOT_UNDERSTOOD
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
     _complain(f"internal error: {type(error).__name__}: {error}", None if verbose else "--verbose shows where")
     return errors.EXIT_USAGE
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out, also where it did while a library was being loaded."""
+    while_loading = isinstance(error, ImportError) and "failed to map segment" in str(error)
+    return isinstance(error, MemoryError) or while_loading
 
 
 def _complain(message: str, hint: str | None = None) -> None:
