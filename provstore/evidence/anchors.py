@@ -9,54 +9,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from provstore.errors import InputError, StoreError, TrustError
 from provstore.evidence import checkpoint as checkpoints
+from provstore.evidence.anchor_files import Anchor, encode, order, parse, read_bytes
 from provstore.evidence.moments import nanoseconds
 from provstore.model import canonical
-from provstore.model.canonical import Json
 
-SCHEMA = 1
+__all__ = ["Anchor", "AnchorState", "Scope", "lies_within", "read", "scope_of"]
+
 SUFFIX = ".anchor"
 RESETS = "resets.log"
-MOST_BYTES = 128 * 1024
-"""A checkpoint is at most half of it; a longer file is not read."""
-MOST_EARLIER = 64
-"""Sizes that a state file remembers besides its newest; a revocation can reach back to them."""
 STATE = "state"
 """``Anchor.source`` of what the state directory holds."""
 
-_HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LOCK_NAME = ".lock"
-_HEADER_MEMBERS = {"earlier", "origin", "place", "schema", "seen"}
-_EARLIER_MEMBERS = {"root", "seen", "size"}
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """A tree of a known size and root, held by the party who verifies."""
-
-    origin: str
-    size: int
-    root: bytes
-    note: bytes
-    """The signed checkpoint, verbatim; empty for a size that a state file remembers from before."""
-    seen: str | None
-    """When the verifier saw it, ISO 8601 in UTC; ``None`` when nobody wrote that down."""
-    source: str
-    """Path of a file that was given, or ``state``."""
-    place: str | None = None
-    """Directory or address of the store where it was seen."""
-    dated_by: str | None = None
-    """What else shows its age, such as the name of a time stamp authority."""
-    path: str | None = field(default=None, compare=False)
-    """Where it was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +62,7 @@ def read(path: Path) -> Anchor:
         InputError: The file is not there or cannot be read.
         TrustError: It holds no checkpoint, or more than one can have.
     """
-    return replace(_parsed(_bytes_of(path), str(path), str(path))[0], path=str(path))
+    return parse(read_bytes(path), str(path), str(path))[0]
 
 
 def lies_within(anchor: Anchor, directory: Path) -> bool:
@@ -122,11 +94,12 @@ class AnchorState:
             TrustError: A file is not what :meth:`refresh` writes.
         """
         found = [one for path in self._paths(_name_of(origin) + "-*") for one in self._held(path)]
-        return sorted((one for one in found if one.origin == origin), key=_order)
+        return sorted((one for one in found if one.origin == origin), key=order)
 
     def at_place(self, place: str) -> list[Anchor]:
         """Return the newest anchors that were seen at a place, of whatever store: a replaced store shows here."""
-        return [one for one in self.all() if one.place == place]
+        wanted = _spelled(place)
+        return [one for one in self.all() if one.place == wanted]
 
     def all(self) -> list[Anchor]:
         """Return the newest anchor of every origin and key, in the order of their origins.
@@ -134,7 +107,7 @@ class AnchorState:
         Raises:
             TrustError: A file is not what :meth:`refresh` writes.
         """
-        return sorted((self._held(path)[0] for path in self._paths("*")), key=_order)
+        return sorted((self._held(path)[0] for path in self._paths("*")), key=order)
 
     def refresh(self, note: bytes, origin: str, place: str | None, now: str) -> Anchor:
         """Keep a newer checkpoint; only what a full successful verification gave belongs here.
@@ -157,7 +130,7 @@ class AnchorState:
         if point.origin != origin:
             raise TrustError(f"anchor: {point.origin}: it is not about {origin}", code="wrong-run")
         nanoseconds(now)
-        fresh = Anchor(origin, point.size, point.root, note, now, STATE, place)
+        fresh = Anchor(origin, point.size, point.root, note, now, STATE, None if place is None else _spelled(place))
         with self._locked():
             path = self._directory / f"{_name_of(origin)}-{_key_of(point)}{SUFFIX}"
             held = self._held(path) if path.exists() else []
@@ -167,7 +140,7 @@ class AnchorState:
                 if fresh.root != held[0].root:
                     raise TrustError(f"anchor: {origin}: another root at size {fresh.size} is held", code="fork")
                 return held[0]
-            self._write(path, _encoded(fresh, held))
+            self._write(path, encode(fresh, held))
         return fresh
 
     def reset(self, origin: str, now: str) -> int:
@@ -179,7 +152,7 @@ class AnchorState:
         with self._locked():
             paths = list(self._paths(_name_of(origin) + "-*"))
             for path in paths:
-                content = _bytes_of(path)
+                content = read_bytes(path)
                 line = {
                     "file": path.name,
                     "origin": origin,
@@ -197,13 +170,13 @@ class AnchorState:
 
     def _held(self, path: Path) -> list[Anchor]:
         """Return the newest anchor of a file, then the earlier ones."""
-        held = _parsed(_bytes_of(path), STATE, str(path))
+        held = parse(read_bytes(path), STATE, str(path))
         if held[0].seen is None:
             raise TrustError(f"{path}: anchor: it does not say when it was seen", code="envelope-malformed")
         name = f"{_name_of(held[0].origin)}-{_key_of(checkpoints.parse(held[0].note))}{SUFFIX}"
         if path.name != name:
             raise TrustError(f"{path}: anchor: its name belongs to another origin or key", code="wrong-run")
-        return [replace(one, path=str(path)) for one in held]
+        return held
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -242,23 +215,6 @@ class AnchorState:
             os.fsync(file.fileno())
 
 
-def _falls(fresh: Anchor, held: Anchor) -> TrustError:
-    return TrustError(
-        f"anchor: {held.origin}: size {fresh.size} is less than {held.size}, which was seen {held.seen}",
-        code="rollback",
-        hint="find the newer copy of the store; --reset-anchor forgets what was seen, and is written down",
-    )
-
-
-def _order(anchor: Anchor) -> tuple[str, int, bytes, str]:
-    return anchor.origin, anchor.size, anchor.root, anchor.seen or ""
-
-
-def _name_of(origin: str) -> str:
-    """Return how the files of an origin begin; no text from evidence becomes a file name."""
-    return hashlib.sha256(origin.encode()).hexdigest()[:40]
-
-
 def _key_of(point: checkpoints.Checkpoint) -> str:
     """Return the key hash of the log's own signature line."""
     for name, key_hash, _ in point.signatures:
@@ -267,83 +223,22 @@ def _key_of(point: checkpoints.Checkpoint) -> str:
     raise TrustError(f"anchor: {point.origin}: no signature line of the log itself", code="bad-signature")
 
 
-def _encoded(fresh: Anchor, held: list[Anchor]) -> bytes:
-    # What was held stays known, so that a later revocation finds an anchor from before it.
-    earlier = list(held)
-    if len(earlier) > MOST_EARLIER:
-        # Every second of the older half goes: recent sizes stay close together, old ones far apart.
-        newest_first = sorted(earlier, key=_order, reverse=True)
-        half = MOST_EARLIER // 2
-        earlier = newest_first[:half] + newest_first[half::2]
-    rows: list[Json] = [
-        {"root": one.root.hex(), "seen": one.seen, "size": one.size} for one in sorted(earlier, key=_order)
-    ]
-    header: Json = {
-        "earlier": rows, "origin": fresh.origin, "place": fresh.place, "schema": SCHEMA, "seen": fresh.seen,
-    }  # fmt: skip
-    return canonical.encode(header) + b"\n" + fresh.note
+def _falls(fresh: Anchor, held: Anchor) -> TrustError:
+    return TrustError(
+        f"anchor: {held.origin}: size {fresh.size} is less than {held.size}, which was seen {held.seen}",
+        code="rollback",
+        hint="find the newer copy of the store; --reset-anchor forgets what was seen, and is written down",
+    )
 
 
-def _parsed(data: bytes, source: str, path: str) -> list[Anchor]:
-    """Return the anchor in a file, then those that it remembers from before."""
-    if not data.startswith(b"{"):
-        point = _checkpoint(data, path)
-        return [Anchor(point.origin, point.size, point.root, data, None, source)]
-    header, _, note = data.partition(b"\n")
-    point = _checkpoint(note, path)
-    try:
-        seen, place, earlier = _header(canonical.parse(header, max_bytes=MOST_BYTES), point)
-        newest = Anchor(point.origin, point.size, point.root, note, seen, source, place)
-        return [newest, *(_earlier(row, newest) for row in earlier)]
-    except InputError as error:
-        raise TrustError(f"{path}: anchor: {error}", code="envelope-malformed") from error
+def _spelled(place: str) -> str:
+    """Return a place as JSON can hold it: a directory's name need not be text."""
+    return place.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _header(value: Json, point: checkpoints.Checkpoint) -> tuple[str, str | None, list[Json]]:
-    if not isinstance(value, dict) or set(value) != _HEADER_MEMBERS:
-        raise InputError("header: not exactly the known members")
-    if value["schema"] != SCHEMA or isinstance(value["schema"], bool):
-        raise TrustError(f"anchor: schema: {str(value['schema'])[:20]} is not known here", code="unknown-schema")
-    if value["origin"] != point.origin:
-        raise InputError("header: it is about another origin than the checkpoint")
-    place, seen, earlier = value["place"], value["seen"], value["earlier"]
-    if not (place is None or isinstance(place, str)) or not isinstance(seen, str) or not isinstance(earlier, list):
-        raise InputError("header: a member has another type")
-    nanoseconds(seen)
-    if len(earlier) > MOST_EARLIER + 1:
-        raise InputError("header: more earlier sizes than are kept")
-    return seen, place, earlier
-
-
-def _earlier(row: Json, newest: Anchor) -> Anchor:
-    if not isinstance(row, dict) or set(row) != _EARLIER_MEMBERS:
-        raise InputError("earlier: not exactly the known members")
-    root, seen, size = row["root"], row["seen"], row["size"]
-    if not isinstance(root, str) or not _HEX_DIGEST.fullmatch(root) or not isinstance(seen, str):
-        raise InputError("earlier: a member has another type")
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < newest.size:
-        raise InputError("earlier: a size is not below the newest")
-    nanoseconds(seen)
-    return Anchor(newest.origin, size, bytes.fromhex(root), b"", seen, newest.source, newest.place)
-
-
-def _checkpoint(note: bytes, path: str) -> checkpoints.Checkpoint:
-    try:
-        return checkpoints.parse(note)
-    except TrustError as error:
-        raise TrustError(f"{path}: anchor: {error}", code=error.code) from error
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: anchor: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
-        raise TrustError(f"{path}: anchor: more than {MOST_BYTES} bytes", code="cap-exceeded")
-    return data
+def _name_of(origin: str) -> str:
+    """Return how the files of an origin begin; no text from evidence becomes a file name."""
+    return hashlib.sha256(origin.encode()).hexdigest()[:40]
 
 
 def _write_new(path: Path, data: bytes) -> None:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from provstore.errors import InputError, StoreError, TrustError
-from provstore.evidence import anchors, checkpoint
+from provstore.evidence import anchor_files, checkpoint
 from provstore.evidence.anchors import Anchor, AnchorState, Scope, lies_within, read, scope_of
 from provstore.evidence.keys import PrivateKey
 from provstore.evidence.moments import nanoseconds
@@ -139,6 +139,14 @@ def test_anchors_are_found_by_the_place_where_they_were_seen(run, state):
     assert state.at_place("/nowhere") == []
 
 
+def test_a_place_whose_name_is_no_text_is_found_again(run, state, tmp_path):
+    place = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
+    state.refresh(note(run, 5), run.origin(), place, FIRST)
+
+    assert [one.size for one in state.at_place(place)] == [5]
+    assert state.at_place(str(tmp_path)) == []
+
+
 def test_an_anchor_is_forgotten_on_request_and_that_is_written_down(run, state):
     state.refresh(note(run, 9), run.origin(), "here", FIRST)
     other = sealed([3], run="run-3")
@@ -172,7 +180,7 @@ def test_many_sizes_are_thinned_and_the_newest_and_oldest_stay(run, state):
     sizes = [one.size for one in state.for_origin(made.origin())]
 
     assert sizes[-20:] == list(range(180, 200))
-    assert len(sizes) <= anchors.MOST_EARLIER + 2
+    assert len(sizes) <= anchor_files.MOST_EARLIER + 2
     assert sizes[0] < 20
 
 
