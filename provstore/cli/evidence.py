@@ -201,7 +201,8 @@ def _run_lines(run: RunEvidence, width: int) -> Iterator[Line]:
     name = f"run {run.run}, attempt {run.attempt}" if run.run else "imported documents"
     state = "closed" if run.closed else "never closed"
     facts = f"{counted(len(run.bundles), 'bundle')}, {counted(run.signed, 'record')} signed, {run.unsigned} not yet"
-    yield from (Line(text, "bold") for text in folded(f"{name}: {facts}; {state}", width, "", "  "))
+    said = f"{name}: {facts}; {state}" if run.bundles else f"{name}: nothing is signed yet; provstore seal signs it"
+    yield from (Line(text, "bold") for text in folded(said, width, "", "  "))
     keys = sorted({row.keyid for row in run.bundles if row.keyid is not None})
     if len(keys) == 1:
         yield from (Line(text) for text in folded(f"by {keys[0]}", width, "  ", "  "))
@@ -213,9 +214,8 @@ def _run_lines(run: RunEvidence, width: int) -> Iterator[Line]:
 def _item_lines(found: EvidenceItem, width: int) -> Iterator[Line]:
     name = "epoch" if found.kind == "bundle" else "record"
     number = "" if found.number is None else f" {found.number}"
-    yield from (
-        Line(text, "bold") for text in folded(f"{name}{number} of run {found.run}, attempt {found.attempt}", width)
-    )
+    run = f"run {found.run}, attempt {found.attempt}" if found.run else "imported documents"
+    yield from (Line(text, "bold") for text in folded(f"{name}{number} of {run}", width))
     facts = {**found.digests, "keyid": found.keyid, "sig": found.sig, "where": found.where, "fault": found.fault}
     for title, value in facts.items():
         if value is not None:

@@ -147,6 +147,17 @@ def test_two_keys_in_one_run_are_each_used_for_their_own_epochs(tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize("keyid", ["hex", "none"])
+def test_the_commands_hold_whatever_spelling_of_the_key_id_was_asked_for(keyid: str, tmp_path: Path) -> None:
+    exported(tmp_path / "out", signed_run(sizes=[3, 2], closed=True), keyid=keyid)
+
+    for title, (tool, told) in blocks(tmp_path / "out").items():
+        if tool in {"python3", "securesystemslib", "in-toto", "@sigstore/verify", "go"}:
+            need(tool)
+            done = run(tool, told, tmp_path / "out")
+            assert done.returncode == 0, (title, done.stderr.decode())
+
+
 def test_a_part_of_a_run_is_checked_as_far_as_it_goes(tmp_path: Path) -> None:
     exported(tmp_path / "out", epoch=2, records=[7])
 

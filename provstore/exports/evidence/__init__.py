@@ -19,6 +19,8 @@ MAX_PROOFS = 100_000
 MAX_EPOCH_BYTES = 120 * 1024 * 1024
 """Size of an epoch's record lines; cosign and sigstore-go stop at 128 MiB."""
 
+IMPORTED = "imported documents"
+"""What the evidence of no run is about."""
 INSTRUCTIONS = "VERIFY.txt"
 CHECKPOINT = "checkpoint"
 ATTESTATIONS = "run.intoto.jsonl"

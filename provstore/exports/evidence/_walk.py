@@ -12,7 +12,7 @@ from provstore.evidence import checkpoint, dsse, merkle, statement
 from provstore.evidence.dsse import Envelope
 from provstore.evidence.keys import fingerprint, is_signed
 from provstore.evidence.statement import Epoch
-from provstore.exports.evidence import MAX_EPOCH_BYTES, EpochRow
+from provstore.exports.evidence import IMPORTED, MAX_EPOCH_BYTES, EpochRow
 from provstore.model.evidence import BundleAt, EvidenceLog
 
 _HINT = "provstore verify says what else is wrong"
@@ -46,6 +46,8 @@ class Walk:
             if fingerprint(public) != keyid:
                 raise ConfigError(f"{keyid}: public key: its own id is {fingerprint(public)}")
         self._log, self._publics = log, publics
+        self.name = log.run or IMPORTED
+        """What messages call the run."""
         self._records = log.records()
         self._tree = merkle.Frontier()
         self._before: EpochRow | None = None
@@ -66,7 +68,7 @@ class Walk:
             (signature,) = envelope.signatures
             public = self._publics.get(signature.keyid)
             if public is not None and not is_signed(public, envelope.signed_bytes(), signature.sig):
-                text = f"{self._log.run}: {bundle.where}: the signature by {signature.keyid} does not hold"
+                text = f"{self.name}: {bundle.where}: the signature by {signature.keyid} does not hold"
                 raise TrustError(text, code="bad-signature", hint=_HINT)
             epoch = statement.parse(envelope.payload)
             self._require_place(epoch, bundle.where)
@@ -101,7 +103,7 @@ class Walk:
             taken += len(lines)
             size_bytes += sum(map(len, lines)) + len(lines)
             if size_bytes > MAX_EPOCH_BYTES:
-                text = f"{self._log.run}: epoch {row.epoch}: its records are more than {MAX_EPOCH_BYTES} bytes"
+                text = f"{self.name}: epoch {row.epoch}: its records are more than {MAX_EPOCH_BYTES} bytes"
                 raise NotUnderstoodError(f"{text}, the most that foreign verifiers read")
             digest.update(b"\n".join(lines) + b"\n")
             leaves = merkle.leaf_hashes(lines)
@@ -157,4 +159,4 @@ class Walk:
             raise self._refusal(epoch.number, reason, "bad-signature")
 
     def _refusal(self, number: int, reason: str, code: str) -> TrustError:
-        return TrustError(f"{self._log.run}: epoch {number}: {reason}", code=code, hint=_HINT)
+        return TrustError(f"{self.name}: epoch {number}: {reason}", code=code, hint=_HINT)

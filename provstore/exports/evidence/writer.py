@@ -141,7 +141,7 @@ class _Export:
         self._leaves += b"".join(leaves)
         for index, line in enumerate(lines, first):
             if wanted == ALL and index >= MAX_PROOFS:
-                raise ConfigError(f"{self._log.run}: proofs: more than {MAX_PROOFS} records; name some")
+                raise ConfigError(f"{self._walk.name}: proofs: more than {MAX_PROOFS} records; name some")
             if isinstance(wanted, str) or index in wanted:
                 self._files.write(f"record-{index}.json", line)
 
@@ -178,9 +178,9 @@ class _Export:
         before = self._walk.before
         if before is None:
             raise InputError(
-                f"{self._log.run}: bundles: nothing is signed", hint="provstore seal signs what is recorded"
+                f"{self._walk.name}: bundles: nothing is signed", hint="provstore seal signs what is recorded"
             )
-        raise InputError(f"{self._log.run}: epoch {self._options.epoch}: the last one is {before.epoch}")
+        raise InputError(f"{self._walk.name}: epoch {self._options.epoch}: the last one is {before.epoch}")
 
     def _write_proofs(self) -> int:
         """Write the proofs that were asked for, to the last checkpoint that was read, and return their number."""
@@ -190,9 +190,9 @@ class _Export:
         wanted = range(levels.size) if isinstance(records, str) else sorted(set(records))
         for index in wanted:
             if not 0 <= index < levels.size:
-                raise InputError(f"{self._log.run}: record {index}: those signed are 0 to {levels.size - 1}")
+                raise InputError(f"{self._walk.name}: record {index}: those signed are 0 to {levels.size - 1}")
         if self._note is None:
-            raise InputError(f"{self._log.run}: proofs: the last bundle has no checkpoint that they could lead to")
+            raise InputError(f"{self._walk.name}: proofs: the last bundle has no checkpoint that they could lead to")
         for index in wanted:
             proof = checkpoint.tlog_proof(index, levels.proof(index), self._note)
             self._files.write(f"record-{index}.tlog-proof", proof)
