@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from provstore.evidence.verify_bundles import Chain, Signed
 from provstore.evidence.verify_content import Content
-from provstore.evidence.verify_findings import CLOSING, POLICY, TREE, Notes
+from provstore.evidence.verify_findings import POLICY, TREE, Notes
 from provstore.evidence.verify_tree import EpochFile, Tree
 from provstore.model.verification import NEVER_CLOSED
 
@@ -145,5 +145,4 @@ def judge_end(chain: Chain, tree: Tree, content: Content, notes: Notes) -> None:
             text = f"records follow the bundle that closed the run, {extra} in number."
             notes.add("after-close", text, seq=chain.signed_size)
     if not chain.closed:
-        notes.checked(CLOSING)
         notes.add("not-closed", NEVER_CLOSED, cause=chain.cause, is_whole=True)

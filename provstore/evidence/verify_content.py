@@ -13,7 +13,7 @@ from provstore.evidence.statement import NO_DIGEST, Policy
 from provstore.evidence.verify_clock import WallClock
 from provstore.evidence.verify_digests import Digests
 from provstore.evidence.verify_findings import KEY, TREE, Notes
-from provstore.evidence.verify_records import Fields, fields, guess, quick_reader
+from provstore.evidence.verify_records import Fields, fields, guess, quick_digest_reader, quick_reader
 from provstore.model.evidence import (
     DIGEST,
     INGEST,
@@ -27,8 +27,6 @@ from provstore.model.evidence import (
 
 MOST_CERTIFICATES = 64
 """Keys of one rank that are looked at."""
-NO_POLICY = Policy(NO_DIGEST, MODES[0], "no recording policy is stated")
-"""What a bundle states where no record does."""
 
 
 @dataclass(slots=True)
@@ -78,12 +76,14 @@ class Content:
     last_closes: bool = False
     """The newest record closes the run."""
     _quick: Callable[[bytes], Fields | None] = field(init=False)
+    _quick_digest: Callable[[bytes], dict[str, Any] | None] = field(init=False)
     _expected: int = 0
     _follows_close: int = 0
 
     def __post_init__(self) -> None:
         """Prepare the reader of plain records."""
         self._quick = quick_reader(self.notes.run, self.notes.attempt)
+        self._quick_digest = quick_digest_reader(self.notes.run, self.notes.attempt)
 
     def take(self, chunk: Sequence[RecordAt], leaves: Sequence[bytes], first: int) -> None:
         """Take records and their leaf hashes; ``first`` is the index of the first in the order of the place."""
@@ -142,6 +142,10 @@ class Content:
             self._follows_close = last - self.closed_at
 
     def _slow(self, record: RecordAt, seq: int) -> Fields:
+        said = self._quick_digest(record.line)
+        if said is not None:
+            self.digests.take(said, seq)
+            return fields(said)
         try:
             said = records.parse(record.line)
         except TrustError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -51,6 +52,40 @@ def quick_reader(run: str, attempt: int) -> Callable[[bytes], Fields | None]:
             if len(ordered) < _MOST_KNOWN:
                 ordered.add(names)
         return None if rank is None else int(rank), int(n), None if at is None else int(at)
+
+    return read
+
+
+def quick_digest_reader(run: str, attempt: int) -> Callable[[bytes], dict[str, Any] | None]:
+    """Return what reads a plain digest record of this run, or says nothing: then the strict reader must decide."""
+    match = re.compile(
+        rb'\{"at":(null|"i64:' + _LONG + rb'"),"attempt":%d,"kind":"digest","n":(' % attempt + _COUNT
+        + rb'),"name":"(' + _STRING[1:-1] + rb')","rank":(null|' + _COUNT + rb'),"ranks":(\[(?:' + _COUNT + rb"(?:,"
+        + _COUNT + rb')*+)?\]),"run":' + re.escape(canonical.encode(run))
+        + rb',"schema":1,"sha256":"([0-9a-f]{64})","step":(null|' + _COUNT + rb")\}"
+    ).fullmatch  # fmt: skip
+    groups: dict[bytes, tuple[int, ...]] = {}
+
+    def read(line: bytes) -> dict[str, Any] | None:
+        if len(line) > 16_384 or (found := match(line)) is None:
+            return None
+        at, n, name, rank, ranks, sha256, step = found.groups()
+        group = groups.get(ranks)
+        if group is None:
+            group = tuple(orjson.loads(ranks))
+            if any(left >= right for left, right in pairwise(group)):
+                return None
+            if len(groups) < _MOST_KNOWN:
+                groups[ranks] = group
+        return {
+            "at": None if at == b"null" else at[1:-1].decode(),
+            "n": int(n),
+            "name": name.decode(),
+            "rank": None if rank == b"null" else int(rank),
+            "ranks": group,
+            "sha256": sha256.decode(),
+            "step": None if step == b"null" else int(step),
+        }
 
     return read
 

@@ -7,8 +7,8 @@ import pytest
 
 from provstore.errors import TrustError
 from provstore.evidence import records
-from provstore.evidence.verify_records import fields, quick_reader
-from provstore.model.evidence import Observation
+from provstore.evidence.verify_records import fields, quick_digest_reader, quick_reader
+from provstore.model.evidence import AgreedDigest, Observation
 from provstore.model.verification import OK
 from tests.mutations import edited
 from tests.sealing import RUN, Sealing, line, loss, losses, sealed, trusting
@@ -252,6 +252,49 @@ def test_whatever_the_quick_reader_takes_the_strict_one_takes_alike():
             except TrustError as error:
                 pytest.fail(f"seed {seed}: {bytes(text)!r}: {error}")
     assert taken > 3_000
+
+
+def test_whatever_the_quick_reader_of_digests_takes_the_strict_one_takes_alike():
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    quick, taken = quick_digest_reader(RUN, 0), 0
+    seeds = [
+        records.digest(RUN, 0, 3, AgreedDigest("parameters", "a" * 64, rank, ranks, step=step, at_ns=at))
+        for rank, ranks, step, at in (
+            (0, [0, 1, 2], 5, None),
+            (7, [7], None, -1),
+            (12, range(20), 0, 10**18),
+            (3, [], 1, 0),
+        )
+    ]
+    assert all(quick(text) is not None for text in seeds)
+    pieces = [b'"', b"0", b"9", b"-", b",", b"[", b"]", b"a", b"\\", b" ", b"null", b"true", b"\xc3\xbc", b"F"]
+    for _ in range(10_000):
+        text = bytearray(chance.choice(seeds))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            start = chance.randrange(len(text))
+            text[start : start + chance.randrange(3)] = chance.choice(pieces)
+        read = quick(bytes(text))
+        if read is not None:
+            taken += 1
+            strict = records.parse(bytes(text))
+            assert {name: strict[name] for name in read} == read | {"ranks": list(read["ranks"])}, seed
+    assert taken > 2_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        line("digest", 0, 1, name="x", step=1, ranks=[1, 0], sha256="a" * 64),
+        line("digest", 0, 1, name="x", step=1, ranks=[1, 1], sha256="a" * 64),
+        line("digest", 0, 1, name="ü", step=1, ranks=[0, 1], sha256="a" * 64),
+        line("digest", 0, 1, name="x", step=1, ranks=[0, 1], sha256="A" * 64),
+        line("digest", 0, 1, name="x", step=1, ranks=[0, 1], sha256="a" * 64, run="run-2"),
+        line("digest", 0, 1, name="x", step=1, ranks=[0, 1], sha256="a" * 64, attempt=1),
+    ],
+)
+def test_the_quick_reader_of_digests_leaves_the_rest_to_the_strict_one(text):
+    assert quick_digest_reader(RUN, 0)(text) is None
 
 
 def test_records_outside_any_bundle_leave_the_tree_unproven_not_ok():
