@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from provstore import config, cypher
 from provstore.api.opening import GRAPH_FILE, existing
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from provstore.evidence.bundles import Limits
     from provstore.evidence.keys import Signer
     from provstore.ingest.given import Progress
+    from provstore.ingest.repair import AlterableStore
     from provstore.journal import Journal
     from provstore.model.verification import Verification
+    from provstore.stores import GraphStore
 
 
 def open(  # noqa: A001 - the public name is ``provstore.open``
@@ -161,8 +163,8 @@ def rebuild(
 ) -> RebuildReport:
     """Recreate a graph from its journal; a damaged graph file need not open.
 
-    An embedded graph is written beside the old one and swapped in; a server is written over with everything the journal
-    holds, which brings back what is missing and what was changed.
+    An embedded graph is written beside the old one and swapped in. On a server, what is not as it was recorded is
+    removed, and everything the journal holds is written again.
 
     Raises:
         StoreError: There is no journal, it is locked, or the graph cannot be written.
@@ -181,12 +183,22 @@ def rebuild(
                 beside = stack.enter_context(tempfile.TemporaryDirectory(dir=directory, prefix="rebuild-"))
                 place = f"embedded:{beside}"
             with contextlib.closing(open_store(place, writable=True)) as store:
+                if directory is None:
+                    problems += _forget(store, held)
                 batches = replay(store, held, 0, progress, lambda problem: problems.append(str(problem)))
                 counts = node_counts(store)
             if directory is not None:
                 problems += _set_aside(address, directory, held)
                 (Path(beside) / GRAPH_FILE).replace(directory / GRAPH_FILE)
         return RebuildReport(batches, held.position, counts, tuple(problems))
+
+
+def _forget(server: GraphStore, journal: Journal) -> list[str]:
+    """Remove from a server what is not as it was recorded; return what had to stay."""
+    from provstore.ingest.repair import forget_what_differs
+
+    with contextlib.closing(open_store("memory:", writable=True)) as empty:
+        return forget_what_differs(cast("AlterableStore", server), journal, empty)
 
 
 def _set_aside(address: str, directory: Path, journal: Journal) -> list[str]:

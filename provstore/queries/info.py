@@ -30,6 +30,11 @@ def foreign_journal(store: GraphStore, journal: Journal) -> str | None:
     return None if not known or journal.journal_id in known else known[0]
 
 
+def is_shared(store: GraphStore) -> bool:
+    """Return whether a graph holds the facts of several journals."""
+    return len(list(store.run(query("read/store/applied")))) > 1
+
+
 def lost(store: GraphStore, journal: Journal) -> str | None:
     """Return what a graph holds that its journal acknowledged and no longer has, in words; None when nothing is."""
     first, last = journal.position + 1, applied(store, journal)

@@ -154,6 +154,17 @@ class Neo4jStore:
         is_cut = query.max_rows is not None and len(rows) > query.max_rows
         return Rows(rows[: query.max_rows] if is_cut else rows, "max_rows" if is_cut else None)
 
+    def alter(self, query: Query, parameters: Mapping[str, object] = _NO_PARAMETERS) -> None:
+        """Run a writing query past the journal: to remove what nobody recorded, and for tests.
+
+        Raises:
+            StoreError: Opened for reading only, or the server refuses it.
+        """
+        if not self._writable:
+            raise StoreError(f"{self._uri}: store: opened for reading only")
+        with _translated(self._uri):
+            self._transact([_Step(query, parameters)])
+
     def close(self) -> None:
         """Let go of the server."""
         driver, self._driver = self._driver, None

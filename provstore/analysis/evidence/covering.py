@@ -86,6 +86,10 @@ class Covers:
         keyid = next((keyid for *_, epoch, keyid in self._epochs[scope] if epoch == number), None)
         return Cover(*scope, None, number, keyid)
 
+    def knows(self, fact: Fact) -> bool:
+        """Tell whether a fact belongs to an attempt that :meth:`add` was told of."""
+        return self.scope_of(fact) in self._epochs
+
     def scope_of(self, fact: Fact) -> tuple[str, int]:
         """Return the attempt that a fact belongs to, as its id or its node says; else the only one that is known."""
         found = _OF_RUN.match(fact.identity[1] if fact.is_node else fact.identity[2])
