@@ -32,7 +32,6 @@ ORG = "provstore"
 NOTHING = "0" * 64
 MAX_RANKS_INSIDE = 2_000
 _STEP = re.compile(rb'"step":(-?[0-9]+)')
-_NO_POLICY = statement.Policy(NOTHING, MODES[0], "no recording policy is stated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class Ledger:
     _ends: dict[int, tuple[int, int, bytes]] = field(default_factory=dict)
     """Rank → (records of the run looked at, its own among them, head of its chain): where :meth:`chain` goes on."""
     _signed_heads: dict[tuple[int, int], RankHead] = field(default_factory=dict)
-    _policy: statement.Policy = _NO_POLICY
+    _policy: statement.Policy = statement.NO_POLICY
 
     @property
     def size(self) -> int:
@@ -227,7 +226,7 @@ class Ledger:
             world=claims.world,
             ranks=inside,
             ranks_sha256=outside,
-            policy=_weakest(after.policy, facts),
+            policy=statement.effective(after.policy, facts.weakest),
             wall=datetime.fromtimestamp(now // 1_000_000_000, UTC).isoformat().replace("+00:00", "Z"),
             mono_ns=time.monotonic_ns(),
             clock_source="time.time_ns",
@@ -348,11 +347,9 @@ def _facts(lines: Sequence[bytes]) -> _Facts:
     return found
 
 
-def _weakest(stated: statement.Policy, facts: _Facts) -> statement.Policy:
-    """Return the policy of an epoch: the weakest mode that its records state, else the policy record's."""
-    if facts.weakest is None or facts.weakest[0] == stated.mode:
-        return stated
-    return statement.Policy(stated.digest, *facts.weakest)
+def _weaker(known: tuple[str, str] | None, said: dict[str, Any]) -> tuple[str, str]:
+    mode, reason = said["mode"], said["reason"]
+    return known if known is not None and MODES.index(known[0]) <= MODES.index(mode) else (mode, reason)
 
 
 def event_numbers(line: bytes) -> list[int]:

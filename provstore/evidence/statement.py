@@ -48,6 +48,22 @@ class Policy:
     reason: str
 
 
+NO_POLICY = Policy(NO_DIGEST, MODES[0], "no recording policy is stated")
+"""Until a record states one."""
+
+
+def effective(stated: Policy, weakest: tuple[str, str] | None) -> Policy:
+    """Return the policy of an epoch: the weakest mode that its records state, else that of the latest policy record.
+
+    Args:
+        stated: Of the latest policy record, in this epoch or before.
+        weakest: (mode, reason) of the first record of the epoch that states the weakest mode; ``None`` when none does.
+    """
+    if weakest is None or (weakest[0] == stated.mode and stated.digest != NO_DIGEST):
+        return stated
+    return Policy(stated.digest, *weakest)
+
+
 @dataclass(frozen=True, slots=True)
 class AnchorClaim:
     """An anchor that the writer saw: the epoch is younger than it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from provstore.errors import TrustError
 from provstore.evidence import keys, rank_heads, records
-from provstore.evidence.statement import NO_DIGEST, Policy
+from provstore.evidence.statement import NO_POLICY, Policy
 from provstore.evidence.verify_clock import WallClock
 from provstore.evidence.verify_digests import Digests
 from provstore.evidence.verify_findings import KEY, TREE, Notes

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from provstore.errors import ProvstoreError
 from provstore.evidence import merkle
-from provstore.evidence.statement import Policy, ranks_digest
+from provstore.evidence.statement import Policy, effective, ranks_digest
 from provstore.evidence.verify_bundles import Signed, heads_digest
 from provstore.evidence.verify_content import Content
 from provstore.evidence.verify_findings import TREE, Notes
@@ -139,7 +139,7 @@ class TreeWalk:
 
     def _epoch_file(self, known: Range) -> EpochFile:
         stated, weakest = self._content.policy, self._content.modes.pop(known)
-        policy = stated if weakest is None or weakest[0] == stated.mode else Policy(stated.digest, *weakest)
+        policy = effective(stated, weakest)
         return EpochFile(self._open.pop(known).hexdigest(), policy, self._content.last_closes)
 
     def _heads(self, stated: Sequence[Signed]) -> Heads:

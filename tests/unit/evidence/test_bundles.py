@@ -199,3 +199,39 @@ def test_a_signer_that_signs_something_else_is_found_before_anything_is_kept(sig
 def test_limits_that_could_not_be_verified_elsewhere_are_refused(limits):
     with pytest.raises(ConfigError, match="limits"):
         Limits(**limits)
+
+
+def test_writer_and_verifier_agree_on_the_policy_of_every_epoch(signer):
+    from provstore.evidence.trust import Trust
+    from provstore.evidence.verify import verify
+
+    facts = {"encoding": "lines", "rows": 1, "sha256": "a" * 64}
+
+    def policy(n, mode):
+        return records.policy("job", 0, n, mode=mode, reason=f"because {n}", document={})
+
+    def ingested(n, mode):
+        return records.ingest("job", 0, n, batch=n, source=None, facts=facts, mode=mode, reason=f"file {n}")
+
+    lines = [
+        *(ingested(0, "validation"), _line(0)),
+        *(policy(1, "validation"), policy(2, "full")),
+        *(ingested(3, "full"), ingested(4, "delta")),
+        *(policy(5, "delta"), ingested(6, "full")),
+        *(_line(1), _line(2)),
+    ]
+    ledger = Ledger("job", 0, STORE)
+    ledger.add(lines)
+    done = _sealed(ledger, signer, records=2)
+    found = [(one.epoch.policy.mode, one.epoch.policy.reason) for one in done]
+    assert found == [
+        ("validation", "file 0"),
+        ("validation", "because 1"),
+        ("delta", "file 4"),
+        ("delta", "because 5"),
+        ("delta", "because 5"),
+    ]
+    log = _Log(lines, [])
+    log.bundles = lambda: (BundleAt(one.envelope, one.note, "memory") for one in done)
+    checked = verify(log, Trust.of_keys([signer.public_key], "test"))
+    assert {one.code for one in checked.findings} == {"not-closed", "unanchored"}
