@@ -153,13 +153,12 @@ def job(tmp_path_factory: pytest.TempPathFactory, canaries: dict[str, str]) -> t
     made = Job(tmp_path_factory.mktemp("canaries"), canaries)
     root, get = made.root, canaries.__getitem__
     made.run("keys", "generate", "alice")
-    made.run("keys", "trust", "alice", "--role", "run", "--key", "alice", code=None)
+    made.run("keys", "trust", "alice", "--role", "run")
     made.run("ingest", str(made.dumps), "--run", "job")
     made.run("ingest", str(made.dumps), "-p", get("password on the command line"), code=2)
     made.run("ingest", str(made.dumps), "--password", get("password on the command line"), code=2)
-    made.run("info", "--store", f"bolt://me:{get('password in an address')}@127.0.0.1:1", code=None)
-    made.run("store", "info", "--store", f"bolt://me:{get('password in an address')}@127.0.0.1:1", code=None)
-    made.run("store", "info", "--store", "bolt://127.0.0.1:1", "--verbose", code=None)
+    made.run("store", "info", "--store", f"bolt://me:{get('password in an address')}@127.0.0.1:1", code=2)
+    made.run("store", "info", "--store", "bolt://127.0.0.1:1", "--verbose", code=7)
     (key_file,) = [path for path in (root / "config").rglob("*") if path.is_file() and _is_private(path)]
     key = key_files.load(key_file, get("passphrase").encode)
 
@@ -182,7 +181,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, canaries: dict[str, str]) -> t
     made.run("evidence", "export", "job", "--output", str(root / "export"), "--public-key", str(public))
     made.run("evidence", "list", "--json")
     (root / "document").mkdir()
-    made.run("export", "prov-json", "--run", "job", "--output", str(root / "document" / "prov.json"), code=None)
+    made.run("export", "prov-json", "--run", "job", "--output", str(root / "document" / "prov.json"))
     made.run("seal", "job", "--key", f"file:{key_file}", "--close", "finished", "--verbose")
     return made, _seed(key)
 
