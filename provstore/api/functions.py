@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from provstore import config, cypher
+from provstore.api.answers import READ_QUERIES, timing
 from provstore.api.opening import GRAPH_FILE, existing
-from provstore.api.store import READ_QUERIES, Store, timing
+from provstore.api.store import Store
 from provstore.errors import InputError, StoreError
 from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
@@ -70,6 +71,7 @@ def belief(
     at: str | None = None,
     org: str = "provstore",
     allow: Sequence[str] = (),
+    tsa: Sequence[str | Path] = (),
 ) -> Belief:
     """Return what a verification believes: whose signatures count, and which checkpoints were seen before.
 
@@ -83,6 +85,7 @@ def belief(
         at: Moment at which keys are judged, ISO 8601 in UTC; the present when not given.
         org: First part of the origin of checkpoints.
         allow: Limits that do not change the exit code: ``unanchored``, ``open``, ``tail``.
+        tsa: Certificates of time-stamping authorities: a time stamp beside an anchor (``<file>.tsr``) dates it.
 
     Raises:
         ConfigError: There is neither a key nor a trust file, or no such limit.
@@ -101,6 +104,7 @@ def belief(
         at=at,
         org=org,
         allow=allow,
+        tsa=tsa,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from provstore import config, cypher
-from provstore.api.answers import answer, number_of, text_of, with_targets
+from provstore.api.answers import answer, asked, one_attempt
 from provstore.api.opening import open_both
 from provstore.errors import ConfigError, InputError
-from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
 from provstore.model.report import Answer, CheckReport, IngestReport, SealReport, StoreInfo
 from provstore.model.trace import Trace
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
     from provstore.ingest.given import Progress
     from provstore.model.evidence import AgreedDigest, Observation
     from provstore.model.verification import Verification
-
-READ_QUERIES = "read/"
 
 
 class Store:
@@ -234,25 +230,6 @@ class Store:
 
         return forget(self._journal, belief, run, attempt)
 
-    def _require_writable(self, what: str) -> None:
-        if self._read_only:
-            raise ConfigError(f"{self.uri}: store: opened for reading only; {what}")
-
-    def _signs(self, signer: Signer | None = None, limits: Limits | None = None) -> Signing:
-        """Return what records and signs, made when it is first needed."""
-        with self._mutex:
-            if self._signing is None:
-                from provstore.api.signing import Signing
-
-                self._require_writable("nothing can be signed")
-                self._signing = Signing(self._journal, self._graph, signer, limits)
-            return self._signing
-
-    def _place(self, journal: str | Path | None) -> Path:
-        if self.uri.startswith("memory:") and journal is None:
-            return Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="provstore-")))
-        return config.journal_directory(self.uri, journal)
-
     def trace(
         self,
         target: str,
@@ -285,28 +262,16 @@ class Store:
         Raises:
             InputError: The target names nothing, or several elements (all are listed).
         """
-        from provstore.api.writing import TraceWriter
-        from provstore.queries import lineage
-        from provstore.queries.targets import Scope, resolve
+        from provstore.api.asking import traced
+        from provstore.queries.lineage import Limits
+        from provstore.queries.targets import Scope
 
-        if to is not None and (depth, max_nodes, timeout_seconds) != (None, None, None):
-            raise ConfigError("to: a path is one of the shortest; it takes neither depth, max_nodes nor a timeout")
-        for name, value in (("depth", depth), ("max_nodes", max_nodes), ("timeout_seconds", timeout_seconds)):
-            if value is not None and value <= 0:
-                raise ConfigError(f"{name}: {value} is not more than 0")
-
-        scope = Scope(run, attempt, group)
-        iri = resolve(self._graph, target, scope)
-        if to is not None:
-            other = resolve(self._graph, to, scope)
-            found = lineage.path(self._graph, *((other, iri) if down else (iri, other)))
-        else:
-            limits = lineage.Limits(depth, max_nodes, timeout_seconds)
-            found = lineage.trace(self._graph, iri, down=down, data_only=data_only, limits=limits)
-        if self._behind:
-            notes = (*found.notes, self._behind_note())
-            found = replace(found, complete=False, reason="graph_behind_journal", notes=notes)
-        return replace(found, writer=TraceWriter(self._graph))
+        scope, limits = Scope(run, attempt, group), Limits(depth, max_nodes, timeout_seconds)
+        found = traced(self._graph, target, to, scope, limits, down=down, data_only=data_only)
+        if not self._behind:
+            return found
+        notes = (*found.notes, self._behind_note())
+        return replace(found, complete=False, reason="graph_behind_journal", notes=notes)
 
     def diagnose(
         self, *, run: str | None = None, attempt: int | None = None, about: str | None = None, save: bool = False
@@ -322,30 +287,18 @@ class Store:
         Raises:
             InputError: The store holds no such run, or several that fit.
         """
-        from provstore import analysis
-        from provstore.graph.finding_facts import finding_block
-        from provstore.graph.merge import merge
-        from provstore.ingest.upkeep import show_evidence
-        from provstore.queries.dumps import stored_dumps, stored_refusals, stored_tensors
+        from provstore.api.asking import diagnosed
 
-        started = time.perf_counter()
-        scope = self._scope(run, attempt)
-        dumps = stored_dumps(self._graph, *scope)
-        evidence = DumpSet(
-            *scope, merge(dumps).dumps, stored_refusals(self._graph, *scope), stored_tensors(self._graph, *scope)
-        )
-        read = time.perf_counter()
-        answer = analysis.diagnose(evidence, analysis.Options(about=about))
-        if save and answer.findings:
-            if self._read_only:
-                raise ConfigError(f"{self.uri}: store: opened for reading only; findings cannot be saved")
-            block = finding_block(answer, dumps)
+        if save:
+            self._require_writable("findings cannot be saved")
+        found, block = diagnosed(self._graph, self._scope(run, attempt), about)
+        if save and found.findings:
+            from provstore.ingest.upkeep import show_evidence
+
             self._journal.append(block, None)
             self._graph.write(block)
             show_evidence(self._graph, self._journal)
-        if self._behind:
-            answer = replace(answer, notes=(*answer.notes, self._behind_note()))
-        return replace(answer, timing=timing(started, read))
+        return replace(found, notes=(*found.notes, self._behind_note())) if self._behind else found
 
     def query(self, name: str, **parameters: object) -> Answer:
         """Return the rows of a shipped query.
@@ -359,20 +312,7 @@ class Store:
         Raises:
             ConfigError: No such query, or a parameter is missing or unknown.
         """
-        found = cypher.query(cypher.full_name(name, READ_QUERIES))
-        parameters = with_targets(self._graph, found, parameters)
-        unknown = sorted(set(parameters) - set(found.params))
-        if unknown:
-            takes = ", ".join(found.params) or "none"
-            raise ConfigError(f"{name}: parameters: {', '.join(unknown)} not known; it takes {takes}")
-        given = dict(parameters)
-        if {"run", "attempt"} & set(found.params):
-            run, attempt = self._scope(text_of(given.get("run")), number_of(name, given.get("attempt")))
-            given |= {key: value for key, value in (("run", run), ("attempt", attempt)) if key in found.params}
-        missing = sorted(set(found.params) - set(given))
-        if missing:
-            raise ConfigError(f"{name}: parameters: {', '.join(missing)} missing")
-        return answer(self._graph, found, given)
+        return asked(self._graph, name, parameters, self._scope)
 
     def cypher(self, text: str, **parameters: object) -> Answer:
         """Return the rows of a reading query of one's own, within 10 s and 10,000 rows.
@@ -404,18 +344,9 @@ class Store:
             ConfigError: No such format.
             InputError: The store holds no such run.
         """
-        from provstore.api.writing import write
-        from provstore.exports import ExportInput
-        from provstore.queries import statements
-        from provstore.queries.targets import runs
+        from provstore.api.writing import document, write
 
-        imported = statements.documents(self._graph)
-        if run in imported or (run is None and len(imported) == 1 and not runs(self._graph)):
-            key = run or imported[0]
-            return write(form, ExportInput(lambda: statements.of_document(self._graph, key), key), to, options)
-        scope = self._scope(run, attempt)
-        title = f"{scope[0]}, attempt {scope[1]}"
-        return write(form, ExportInput(lambda: statements.of_attempt(self._graph, *scope), title), to, options)
+        return write(form, document(self._graph, run, attempt, self._scope), to, options)
 
     def info(self) -> StoreInfo:
         """Return what the store is and holds."""
@@ -444,20 +375,23 @@ class Store:
         return f"the graph is {self._behind} batches behind its journal, which another process is writing"
 
     def _scope(self, run: str | None, attempt: int | None) -> tuple[str, int]:
-        from provstore.queries.targets import runs
+        return one_attempt(self._graph, self.uri, run, attempt)
 
-        fits = [pair for pair in runs(self._graph) if run in (None, pair[0]) and attempt in (None, pair[1])]
-        if len(fits) == 1:
-            return fits[0]
-        asked = " ".join(f"{name} {value}" for name, value in (("run", run), ("attempt", attempt)) if value is not None)
-        if not fits:
-            raise InputError(f"{self.uri}: {asked or 'runs'}: the store holds none")
-        listed = ", ".join(f"{name} attempt {number}" for name, number in fits)
-        hint = "choose with --run and --attempt"
-        raise InputError(f"{self.uri}: {asked or 'runs'}: {len(fits)} fit: {listed}", hint=hint)
+    def _require_writable(self, what: str) -> None:
+        if self._read_only:
+            raise ConfigError(f"{self.uri}: store: opened for reading only; {what}")
 
+    def _signs(self, signer: Signer | None = None, limits: Limits | None = None) -> Signing:
+        """Return what records and signs, made when it is first needed."""
+        with self._mutex:
+            if self._signing is None:
+                from provstore.api.signing import Signing
 
-def timing(started: float, read: float) -> dict[str, float]:
-    """Return how long reading and judging took, from two readings of the performance counter."""
-    now = time.perf_counter()
-    return {"reading_seconds": round(read - started, 6), "diagnosis_seconds": round(now - read, 6)}
+                self._require_writable("nothing can be signed")
+                self._signing = Signing(self._journal, self._graph, signer, limits)
+            return self._signing
+
+    def _place(self, journal: str | Path | None) -> Path:
+        if self.uri.startswith("memory:") and journal is None:
+            return Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="provstore-")))
+        return config.journal_directory(self.uri, journal)

@@ -14,7 +14,7 @@ from provstore.analysis.evidence.batches import compare_batches
 from provstore.api.signing import fitting
 from provstore.errors import ConfigError, InputError
 from provstore.evidence import anchors as held
-from provstore.evidence import bundles, checkpoint, public_forms, trust
+from provstore.evidence import bundles, checkpoint, public_forms, timestamps, trust
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.verify import Checked, verify
 from provstore.ingest.upkeep import replay
@@ -101,14 +101,14 @@ def belief(
     at: str | None,
     org: str,
     allow: Sequence[str],
+    tsa: Sequence[str | Path],
 ) -> Belief:
     """Return what a verification believes; ``provstore.belief`` documents it."""
-    given = read_anchors(anchors)
     own = held.AnchorState(config.anchor_directory(state))
     if public_keys:
         keys = [_public_key(Path(path)) for path in public_keys]
         known = trust.Trust.of_keys(keys, ", ".join(map(str, public_keys)))
-        return Belief(known, given, own, at, org, tuple(allow))
+        return Belief(known, read_anchors(anchors, known, tsa), own, at, org, tuple(allow))
     path = config.trust_file(trust_file)
     if not path.exists():
         raise ConfigError(
@@ -116,15 +116,18 @@ def belief(
             hint="provstore keys trust NAME makes one; --public-key FILE names a single key",
         )
     known = trust.load(path, pin=pin, first_use=first_use, at=at)
-    return Belief(known, given, own, at, org, tuple(allow), path)
+    return Belief(known, read_anchors(anchors, known, tsa), own, at, org, tuple(allow), path)
 
 
 def _public_key(path: Path) -> bytes:
+    return public_forms.read_public(_bytes_of(path, "public key"), str(path))
+
+
+def _bytes_of(path: Path, what: str) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: public key: cannot be read: {error.strerror}") from error
-    return public_forms.read_public(data, str(path))
+        raise InputError(f"{path}: {what}: cannot be read: {error.strerror}") from error
 
 
 class StoreVerifier:
@@ -314,16 +317,31 @@ def verify_files(paths: Iterable[Path], belief: Belief) -> tuple[Verification, .
     return tuple(answers)
 
 
-def read_anchors(paths: Iterable[str | Path]) -> tuple[held.Anchor, ...]:
-    """Return the anchors in files and directories.
+def read_anchors(
+    paths: Iterable[str | Path], known: trust.Trust, tsa: Sequence[str | Path] = ()
+) -> tuple[held.Anchor, ...]:
+    """Return the anchors in files and directories; one with a time stamp beside it (``<file>.tsr``) is dated by that.
+
+    Args:
+        paths: Checkpoints, or directories of anchors.
+        known: Whose signature under a checkpoint a time stamp may date.
+        tsa: Certificates of time-stamping authorities that are trusted; without any, time stamps are not looked at.
 
     Raises:
         InputError: A file cannot be read.
-        TrustError: A file holds no checkpoint.
+        TrustError: A file holds no checkpoint, or a time stamp does not hold for it.
     """
     found: list[held.Anchor] = []
+    roots = [_bytes_of(Path(path), "certificate") for path in tsa]
     for path in map(Path, paths):
-        found += held.AnchorState(path).all() if path.is_dir() else [held.read(path)]
+        if path.is_dir():
+            found += held.AnchorState(path).all()
+            continue
+        anchor, token = held.read(path), path.with_name(f"{path.name}.tsr")
+        if roots and token.exists():
+            publics = [key.public for key in known.keys]
+            anchor = timestamps.dated(anchor, _bytes_of(token, "time stamp"), roots, publics)
+        found.append(anchor)
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,6 +16,7 @@ from provstore.errors import InputError
 from provstore.exports import ExportInput, ExportOptions, ExportReport
 from provstore.model.trace import Trace
 from provstore.queries import statements
+from provstore.queries.targets import runs
 from provstore.stores import GraphStore
 
 if TYPE_CHECKING:
@@ -35,6 +36,21 @@ def write(
     with _stream(to) as stream:
         report: ExportReport = module.export(document, stream, options or ExportOptions())
     return report
+
+
+def document(
+    graph: GraphStore,
+    run: str | None,
+    attempt: int | None,
+    scope_of: Callable[[str | None, int | None], tuple[str, int]],
+) -> ExportInput:
+    """Return what an export of a run, or of an imported document, writes; ``scope_of`` completes what is left out."""
+    imported = statements.documents(graph)
+    if run in imported or (run is None and len(imported) == 1 and not runs(graph)):
+        key = run or imported[0]
+        return ExportInput(lambda: statements.of_document(graph, key), key)
+    scope = scope_of(run, attempt)
+    return ExportInput(lambda: statements.of_attempt(graph, *scope), f"{scope[0]}, attempt {scope[1]}")
 
 
 class TraceWriter:

@@ -37,7 +37,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog=EXAMPLES)(flags(verify))
 
 
-def verify(
+def verify(  # noqa: PLR0913 - each argument is an option
     settings: Globals,
     *,
     targets: Annotated[
@@ -62,6 +62,10 @@ def verify(
     ] = False,
     anchor: Annotated[
         list[Path] | None, typer.Option(metavar="PATH", help="A checkpoint kept elsewhere, or a folder of them.")
+    ] = None,
+    tsa: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Certificate of a time-stamping authority: PATH.tsr then dates an anchor."),
     ] = None,
     reset_anchor: Annotated[
         bool, typer.Option("--reset-anchor", help="Forget your own anchors of this run first; this is logged.")
@@ -97,6 +101,7 @@ def verify(
         at=at,
         org=org,
         allow=limits,
+        tsa=tsa or (),
     )
     if folders:
         answers = api.verify(*folders, belief=belief)
@@ -141,9 +146,9 @@ def verification_lines(answer: Verification, *, width: int, verbose: bool = Fals
         yield from _finding(one, width)
     if len(shown) < len(answer.findings):
         yield Line(f"  … {len(answer.findings) - len(shown):,} more: --verbose lists all", "dim")
-    said = {one.text for one in shown}
+    told = {one.text for one in shown}
     for text in answer.limits:
-        if text not in said:
+        if text not in told:
             yield from (Line(line, "dim") for line in folded(text, width, "  ", "  "))
 
 

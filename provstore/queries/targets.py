@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from provstore.cypher import query
 from provstore.errors import InputError
+from provstore.graph.evidence_facts import bundle_iri
 from provstore.model import ids
 from provstore.model.ids import rank_set
 from provstore.queries.rows import Row, integer, integers, text, texts
@@ -20,13 +21,17 @@ _SHORT_FORMS = {
     "p2p": re.compile(r"p2p:(?P<rank>\d+):(?P<number>\d+)"),
     "rank": re.compile(r"rank:(?P<rank>\d+)(?::pg:(?P<group>.+))?"),
 }
+_EPOCH = re.compile(r"epoch:(?P<run>.*):(?P<number>\d+)", re.DOTALL)
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _LARGEST = (1 << 63) - 1
 _MOST_DIGITS = len(str(_LARGEST))
 _SHOWN = 80
 _OWNER = re.compile(r"/(?:p2p|local)/(\d+)/s?\d+$")
 _SIDE = re.compile(r"/(\d+)/(in|out|call)$")
-_FORMS = "tensor:R:SEQ:in|out, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], sha256:DIGEST, or a full id"
+_FORMS = (
+    "tensor:R:SEQ:in|out, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], epoch:RUN:N, sha256:DIGEST, "
+    "or a full id"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
     direct = _direct(store, target)
     if direct is not None:
         return direct
+    if (epoch := _EPOCH.fullmatch(target)) is not None:
+        return _epoch(store, target, epoch["run"], _whole(target, "epoch", epoch["number"]), scope)
     wanted = _parse(target)
     candidates = runs(store)
     if scope.run is not None:
@@ -137,6 +144,18 @@ def _direct(store: GraphStore, target: str) -> str | None:
         if any(True for _ in store.run(query("read/targets/element"), {"iri": iri})):
             return iri
     return None
+
+
+def _epoch(store: GraphStore, target: str, run: str, number: int, scope: Scope) -> str:
+    """Return the id of the bundle that signs an evidence epoch."""
+    attempts = [attempt for name, attempt in runs(store) if name == run and scope.attempt in (None, attempt)]
+    # Imported documents belong to the run without a name, which is not listed.
+    found = [iri for attempt in attempts or [0] if _exists(store, iri := bundle_iri(run, attempt, number))]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(f"{target}: {_scope_text(scope)}: no such evidence epoch")
+    raise InputError(f"{target}: {_scope_text(scope)}: {len(found)} attempts have it", hint="narrow it with --attempt")
 
 
 def _parse(target: str) -> _Wanted:
