@@ -31,7 +31,7 @@ ORG = "provstore"
 """First part of the origin of checkpoints, unless the operator names another."""
 NOTHING = "0" * 64
 MAX_RANKS_INSIDE = 2_000
-_STEP = re.compile(rb'"step":(-?[0-9]+)')
+_NUMBER = re.compile(rb"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +331,13 @@ def _facts(lines: Sequence[bytes]) -> _Facts:
     """Return what the records of one epoch say; only those that say something of it are parsed."""
     found = _Facts()
     # A quote inside a string is escaped, so these can only be members of the record itself.
-    steps = [int(step[1]) for line in lines if (step := _STEP.search(line))]
+    # As the last member it ends at the brace, which is what is left out where there is no comma behind it.
+    spelled = {line[at + 7 : line.find(b",", at)] for line in lines if (at := line.find(b'"step":')) >= 0}
+    steps = [int(number) for number in spelled if _NUMBER.fullmatch(number)]
     found.steps = (min(steps), max(steps)) if steps else None
     for line in lines:
+        if b'"kind":"observation"' in line:
+            continue
         if b'"kind":"policy"' not in line and b'"kind":"ingest"' not in line and b'"kind":"run-close"' not in line:
             continue
         said: dict[str, Any] = orjson.loads(line)
