@@ -216,6 +216,6 @@ def _policy(lines: Sequence[bytes], said: Sequence[dict[str, Any]], first: int) 
         states = one["policy"] if one["kind"] == "ingest" else one if one["kind"] == "policy" else None
         if index >= first and states and (weakest is None or order.index(states["mode"]) < order.index(weakest[0])):
             weakest = states["mode"], states["reason"]
-    if weakest is None or weakest[0] == stated.mode:
+    if weakest is None or (weakest[0] == stated.mode and stated.digest != NOTHING):
         return stated
     return statement.Policy(stated.digest, *weakest)

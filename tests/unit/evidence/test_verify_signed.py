@@ -54,6 +54,7 @@ def test_a_run_of_several_epochs_and_its_end(key):
         [policy(0, "delta", "load"), policy(1, "full", "audit")],
         [policy(0, "full", "audit"), policy(1, "validation", "disk"), policy(2, "delta", "load")],
         [ingest(0, "full", "audit")],
+        [ingest(0, "validation", "load")],
     ],
 )
 def test_the_policy_that_is_signed_is_the_weakest_that_the_records_state(key, epoch):
