@@ -191,8 +191,8 @@ def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequ
             raise _broken("inclusion proof", "has more hashes than the tree has levels")
         if node & 1 or node == last:
             found = node_hash(sibling, found)
-            # A node without sibling on its level is carried up unchanged.
-            while node & 1 == 0 and node:
+            # The last node of a level, without sibling there, is carried up unchanged; it is not 0, or `last` would be.
+            while node & 1 == 0:
                 node, last = node >> 1, last >> 1
         else:
             found = node_hash(found, sibling)
@@ -237,7 +237,7 @@ def _climbed(hashes: Sequence[bytes], node: int, last: int) -> tuple[bytes, byte
             raise _broken("consistency proof", "has more hashes than the tree has levels")
         if node & 1 or node == last:
             old, new = node_hash(sibling, old), node_hash(sibling, new)
-            while node & 1 == 0 and node:
+            while node & 1 == 0:
                 node, last = node >> 1, last >> 1
         else:
             new = node_hash(new, sibling)

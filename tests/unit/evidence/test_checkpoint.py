@@ -108,6 +108,7 @@ def test_what_no_note_can_hold_is_not_signed(origin, size, root):
     [
         b"", b"\n", b"\n\n", b"\xff", note()[:-1], note() + b"\n", note() + b"x", b"\n" + note(),
         note()[1:].replace(b"\n\n", b"\n"),
+        *(note(origin=name, lines=[line()]) for name in ("", "a b", "a+b", "a\u00a0b", "a\u2003b")),
         note(origin=""), note(origin="a b"), note(origin="a+b"), note(origin="a\u00a0b"), note(origin="a\tb"),
         note(origin="a\rb"),
         note(origin="a\u2003b"),

@@ -128,6 +128,12 @@ def test_a_payload_has_a_mebibyte_at_most(size, fits):
         assert refusal(dsse.sign, bytes(size), payload_type=dsse.INTOTO, signer=key) == "cap-exceeded"
 
 
+def test_a_payload_that_is_too_long_is_not_even_decoded():
+    data = text(envelope(payload="!" * 1_398_105))
+
+    assert refusal(dsse.parse, data) == refusal(dsse.parse_foreign, data) == "cap-exceeded"
+
+
 @pytest.mark.parametrize(("size", "fits"), [(2 * MIB - 1, True), (2 * MIB, True), (2 * MIB + 1, False)])
 def test_a_text_has_two_mebibytes_at_most(size, fits):
     start = text(envelope() | {"a": ""})

@@ -72,7 +72,7 @@ def test_a_second_spelling_of_an_integer_is_refused(text: str) -> None:
     "text",
     [
         "", "f64:", "f64:1.0", "f64:0x1p0", "f64:nan", "f64:nan:7FF8000000000000", "f64:nan:3ff0000000000000",
-        "f64:infinity", "f64:0x1.0p+99999", "0x1.0p+0",
+        "f64:infinity", "f64:0x1.0p+99999", "0x1.0p+0", "f32:nan:7ff8000000000000", "nan:f64:7ff8000000000000",
     ],
 )  # fmt: skip
 def test_a_second_spelling_of_a_double_is_refused(text: str) -> None:
