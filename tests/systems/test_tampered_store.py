@@ -13,6 +13,7 @@ from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.model.evidence import Observation
 from provstore.model.verification import Verification
 from provstore.stores.dump import canonical_dump
+from tests.evidence_graphs import door
 from tests.simulator import Scenario, Shape3D, simulate
 
 CALL = "MATCH (c:Call {rank: 2}) WITH c ORDER BY c.iri LIMIT 1 "
@@ -157,18 +158,54 @@ def on_server(empty_neo4j: str, store_of: Path) -> Iterator[provstore.Store]:
         yield opened
 
 
-def test_changes_on_a_server_are_named_and_attributed_alike(
-    on_server: provstore.Store, signed: tuple[Path, PrivateKey], empty_neo4j: str
-) -> None:
-    from tests.evidence_graphs import door
+ON_SERVER = ("a bundle's policy mode", "a call's time", "an edge that goes", "an edge twice", "a node that comes")
 
+
+def test_changes_on_a_server_are_named_and_undone_by_a_rebuild(
+    on_server: provstore.Store, signed: tuple[Path, PrivateKey], store_of: Path, empty_neo4j: str
+) -> None:
     belief = provstore.belief(public_keys=[signed[0] / "key.hex"])
     run = door(on_server._graph)
-    names = ("a bundle's policy mode", "a call's time", "an edge that goes", "an edge twice", "a node that comes")
-    for name in names:
+    for name in ON_SERVER:
         run(CHANGES[name][0])
     (answer,) = on_server.verify("job", belief=belief, refresh=False)
     told = [one.where for one in answer.findings if one.code == "graph-mismatch"]
+    on_server.close()
+    report = provstore.rebuild(empty_neo4j, journal=store_of / "journal")
 
-    for name in names:
+    for name in ON_SERVER:
         assert any(CHANGES[name][1] in where for where in told), (name, told)
+    assert report.problems == ()
+    with provstore.open(empty_neo4j, journal=store_of / "journal") as again:
+        (answer,) = again.verify("job", belief=belief, refresh=False)
+        assert {one.code for one in answer.findings} == {"unanchored", "not-closed"}
+        assert list(canonical_dump(again._graph)) == facts(store_of)
+
+
+def test_the_facts_of_another_journal_on_the_same_server_are_no_mismatch(
+    on_server: provstore.Store, signed: tuple[Path, PrivateKey], empty_neo4j: str, tmp_path: Path
+) -> None:
+    other_key = PrivateKey.generate()
+    (tmp_path / "other.hex").write_text(other_key.public_key.hex())
+    simulate(Scenario("ddp", Shape3D(world=2, steps=1))).write(tmp_path / "other")
+    with provstore.open(empty_neo4j, journal=tmp_path / "other-journal") as other:
+        other.ingest(tmp_path / "other")
+        other.seal(signer=other_key)
+        answers = [
+            store.verify(run, belief=provstore.belief(public_keys=[path]), refresh=False)[0]
+            for store, run, path in (
+                (on_server, "job", signed[0] / "key.hex"),
+                (other, "other", tmp_path / "other.hex"),
+            )
+        ]
+        door(other._graph)("CREATE (:Element {iri: 'mine', run: 'job', attempt: 0})")
+        (changed,) = on_server.verify(
+            "job", belief=provstore.belief(public_keys=[signed[0] / "key.hex"]), refresh=False
+        )
+    report = provstore.rebuild(empty_neo4j, journal=tmp_path / "other-journal")
+
+    for answer in answers:
+        assert mismatches(answer) == []
+        assert {one.code for one in answer.findings} == {"unanchored", "not-closed"}
+    assert mismatches(changed) == [("mine", None, None)]
+    assert "other journals" in report.problems[0]

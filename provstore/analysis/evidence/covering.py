@@ -87,19 +87,12 @@ class Covers:
         return Cover(*scope, None, number, keyid)
 
     def knows(self, fact: Fact) -> bool:
-        """Tell whether a fact belongs to an attempt that :meth:`add` was told of."""
-        return self.scope_of(fact) in self._epochs
+        """Tell whether a fact says that it belongs to an attempt that :meth:`add` was told of."""
+        return _stated_scope(fact) in self._epochs
 
     def scope_of(self, fact: Fact) -> tuple[str, int]:
-        """Return the attempt that a fact belongs to, as its id or its node says; else the only one that is known."""
-        found = _OF_RUN.match(fact.identity[1] if fact.is_node else fact.identity[2])
-        run, attempt = fact.properties.get("run"), fact.properties.get("attempt")
-        if found is not None:
-            with contextlib.suppress(ValueError):
-                return ids.component_text(found[1]), int(found[2])
-        if isinstance(run, str) and isinstance(attempt, int) and not isinstance(attempt, bool):
-            return run, attempt
-        return next(iter(self._epochs)) if len(self._epochs) == 1 else ("", 0)
+        """Return the attempt that a fact says it belongs to; else the only one that is known."""
+        return _stated_scope(fact) or (next(iter(self._epochs)) if len(self._epochs) == 1 else ("", 0))
 
     def _record(self, scope: tuple[str, int], index: int, batch: int | None) -> Cover:
         ranges = self._epochs[scope]
@@ -107,6 +100,18 @@ class Covers:
         if at >= 0 and ranges[at][0] <= index < ranges[at][1]:
             return Cover(*scope, index, ranges[at][2], ranges[at][3], batch)
         return Cover(*scope, index, None, None, batch)
+
+
+def _stated_scope(fact: Fact) -> tuple[str, int] | None:
+    """Return the attempt that the id or the properties of a fact name."""
+    found = _OF_RUN.match(fact.identity[1] if fact.is_node else fact.identity[2])
+    run, attempt = fact.properties.get("run"), fact.properties.get("attempt")
+    if found is not None:
+        with contextlib.suppress(ValueError):
+            return ids.component_text(found[1]), int(found[2])
+    if isinstance(run, str) and isinstance(attempt, int) and not isinstance(attempt, bool):
+        return run, attempt
+    return None
 
 
 _FAR = 1 << 62
