@@ -3,8 +3,12 @@
 A line that starts with ``$ `` is a command, and lines with ``> `` right below continue it; the lines below it are what
 it prints (both streams). In what is expected, ``…`` stands for any text within a line, a line that is only ``…`` for
 any lines. As a script, with ``--write`` and pages, it puts the real output into them; what still fits is kept.
+
+A block that names a file behind its language, as in `` ```py check.py ``, is that file in the scratch folder. The home
+of the user is an empty folder, and what would be typed at the prompt for a passphrase stands in the environment.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -15,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```\w+ ([\w.-]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECONDS = 120
 
 
@@ -40,23 +45,35 @@ def commands(block):
     return [Command(text, "\n".join(lines).rstrip()) for text, lines in found]
 
 
-def scratch_folder():
-    folder = tempfile.TemporaryDirectory(prefix="provstore-docs-")
-    for name in ("provstore", "notebooks", "cypher"):
-        (Path(folder.name) / name).symlink_to(ROOT / name)
-    return folder
+@contextlib.contextmanager
+def scratch_folder(page):
+    with tempfile.TemporaryDirectory(prefix="provstore-docs-") as whole:
+        folder = Path(whole) / "work"
+        for made in (folder, Path(whole) / "home"):
+            made.mkdir()
+        for name in ("provstore", "notebooks", "cypher"):
+            (folder / name).symlink_to(ROOT / name)
+        for name, content in FILE.findall(page.read_text(encoding="utf-8")):
+            (folder / name).write_text(content, encoding="utf-8")
+        yield folder
+
+
+def environment(folder):
+    left_out = ("PROVSTORE_", "TORCH_", "XDG_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return {
+        **kept,
+        "COLUMNS": "80",
+        "HOME": str(folder.parent / "home"),
+        "NO_COLOR": "1",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PROVSTORE_KEY_PASSPHRASE": "of these pages",
+    }
 
 
 def output(command, folder):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PROVSTORE_", "TORCH_"))}
-    environment = {
-        **kept,
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
     done = subprocess.run(
-        ["bash", "-c", command.text], cwd=folder, env=environment, stdin=subprocess.DEVNULL, timeout=SECONDS,
+        ["bash", "-c", command.text], cwd=folder, env=environment(folder), stdin=subprocess.DEVNULL, timeout=SECONDS,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     return "\n".join(line.rstrip() for line in done.stdout.splitlines()).rstrip()
@@ -71,7 +88,7 @@ def fits(expected, real):
 
 def rewritten(page):
     text = page.read_text(encoding="utf-8")
-    with scratch_folder() as folder:
+    with scratch_folder(page) as folder:
         for block in blocks(page):
             shown = []
             for command in commands(block):

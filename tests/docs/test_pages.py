@@ -20,7 +20,7 @@ def of(page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if console.blocks(page)], ids=of)
 def test_the_commands_of_a_page_give_what_the_page_shows(page):
-    with console.scratch_folder() as folder:
+    with console.scratch_folder(page) as folder:
         for block in console.blocks(page):
             for command in console.commands(block):
                 real = console.output(command, folder)
@@ -29,12 +29,13 @@ def test_the_commands_of_a_page_give_what_the_page_shows(page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if PYTHON.search(page.read_text(encoding="utf-8"))], ids=of)
 def test_the_python_of_a_page_runs(page):
-    with console.scratch_folder() as folder:
-        (Path(folder) / "dumps").symlink_to(ROOT / "provstore" / "samples" / "hang")
+    with console.scratch_folder(page) as folder:
+        (folder / "dumps").symlink_to(ROOT / "provstore" / "samples" / "hang")
         for code in PYTHON.findall(page.read_text(encoding="utf-8")):
             done = subprocess.run(
-                [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=120
-            )
+                [sys.executable, "-c", code], cwd=folder, env=console.environment(folder), capture_output=True,
+                text=True, check=False, timeout=120,
+            )  # fmt: skip
             assert done.returncode == 0, done.stderr
 
 
