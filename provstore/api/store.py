@@ -219,6 +219,8 @@ class Store:
         """
         from provstore.api.verifying import verify_store
 
+        if self._signing is not None:
+            self._signing.show()
         places = (self.uri, self._journal_directory)
         return verify_store(
             self._journal, self._graph, places, belief, source, (run, attempt), refresh=refresh, progress=progress

@@ -32,7 +32,7 @@ from provstore.model.verification import (
 )
 from provstore.queries.evidence import scopes as graph_scopes
 from provstore.queries.evidence import stored_evidence
-from provstore.queries.info import is_shared, lost
+from provstore.queries.info import behind, is_shared, lost
 from provstore.stores import GraphStore, open_store
 from provstore.stores.dump import canonical_dump
 
@@ -200,11 +200,16 @@ class StoreVerifier:
             counts |= {"batches": compared.covered + compared.unsigned, "batches_unsigned": compared.unsigned}
             axes["journal"] = FAULT if self._of_journal() else OK
         if self._source != "journal" and is_here:
-            stored = stored_evidence(self._graph, scope.run, scope.attempt)
-            checked.append(self._checked(stored, anchors, "graph"))
-            differing = self._of_graph(scope)
-            findings += differing
-            axes["graph"] = FAULT if differing else OK
+            late = behind(self._graph, self._journal)
+            if late:
+                findings.append(_unfinished(scope, late))
+                axes["graph"] = UNKNOWN
+            if not late or self._source == "graph":
+                stored = stored_evidence(self._graph, scope.run, scope.attempt)
+                checked.append(self._checked(stored, anchors, "graph"))
+                differing = self._of_graph(scope)
+                findings += differing
+                axes["graph"] = FAULT if differing else axes["graph"] if late else OK
         merged = _merged(scope, checked, findings, axes, counts)
         inputs = self._belief.inputs(self._source, anchors)
         note = checked[0].head_note if checked else None
@@ -369,6 +374,12 @@ def _merged(
         findings=tuple(sorted(known.values(), key=EvidenceFinding.order)),
         limits=tuple(dict.fromkeys(text for part in checked for text in part.limits)),
     )
+
+
+def _unfinished(scope: Scope, late: int) -> EvidenceFinding:
+    """Return that a graph could not be compared, because another process is writing what it lacks."""
+    text = f"The graph is {late} batches behind its journal, which another process is writing: it was not compared."
+    return EvidenceFinding(scope.run, scope.attempt, None, None, "check-unfinished", "the graph", text)
 
 
 def _of_problem(found: Problem) -> EvidenceFinding:

@@ -152,6 +152,24 @@ def test_two_verifications_of_one_tampered_store_are_equal(store_of: Path, judge
     assert len(mismatches(judged(store_of))) > 5
 
 
+def test_a_graph_that_another_process_is_writing_is_not_compared_and_that_is_said(
+    store_of: Path, judged: Callable[..., Verification], signed: tuple[Path, PrivateKey]
+) -> None:
+    with provstore.open(f"embedded:{store_of}") as writer:
+        writer.record([Observation("later", {"value": 1})], run="job")
+        writer.seal(signer=signed[1], run="job")
+        answers = {source: judged(store_of, source) for source in ("both", "journal", "graph")}
+        (own,) = writer.verify("job", belief=provstore.belief(public_keys=[signed[0] / "key.hex"]), refresh=False)
+
+    limits = {"unanchored", "not-closed"}
+    assert {one.code for one in answers["journal"].findings} == limits
+    assert {one.code for one in answers["both"].findings} == limits | {"check-unfinished"}
+    assert {one.code for one in answers["graph"].findings} == limits | {"check-unfinished"}
+    assert (answers["both"].exit_code, answers["both"].axes["graph"]) == (4, "unknown")
+    assert {one.code for one in own.findings} == limits
+    assert {one.code for one in judged(store_of).findings} == limits
+
+
 @pytest.fixture
 def on_server(empty_neo4j: str, store_of: Path) -> Iterator[provstore.Store]:
     with provstore.open(empty_neo4j, journal=store_of / "journal") as opened:
