@@ -220,7 +220,7 @@ class Ledger:
             size=tree.size,
             root=tree.root().hex(),
             prev=self.prev,
-            subject_sha256=hashlib.sha256(b"\n".join(lines) + b"\n").hexdigest(),
+            subject_sha256=statement.epoch_digest(lines),
             train_epoch=claims.train_epoch,
             steps=facts.steps,
             world=claims.world,

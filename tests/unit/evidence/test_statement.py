@@ -274,3 +274,11 @@ def test_two_thousand_ranks_are_listed_and_more_stand_as_a_digest(count: int, in
     if not inside:
         everyone = [{"count": 1, "head": A, "keyid": None, "rank": rank, "sig": None} for rank in range(count)]
         assert refusal(edited(put(P, "perRank", to=everyone))) == "envelope-malformed"
+
+
+@pytest.mark.parametrize("count", [1, 2, 511, 512, 513, 1_024, 1_500])
+def test_the_digest_of_an_epoch_is_that_of_its_file(count: int) -> None:
+    lines = [b'{"n":%d}' % number for number in range(count)]
+    file = b"".join(line + b"\n" for line in lines)
+
+    assert statement.epoch_digest(lines) == hashlib.sha256(file).hexdigest()
