@@ -138,7 +138,5 @@ def tag(name: str, value: Scalar) -> dict[str, Json]:
 
 
 def tagged(values: Mapping[str, Scalar]) -> list[Json]:
-    """Return named values in their one order: by the UTF-8 bytes of name, type and value."""
-    rows = [tag(name, value) for name, value in values.items()]
-    rows.sort(key=lambda row: (str(row["n"]).encode(), str(row["t"]), canonical.encode(row["v"])))
-    return list(rows)
+    """Return named values in their one order: by the UTF-8 bytes of name, type and value; names are distinct here."""
+    return [tag(name, values[name]) for name in sorted(values, key=str.encode)]
