@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from provstore.errors import ConfigError, InputError, StoreError, TrustError
+from provstore.errors import ConfigError, InputError, NotUnderstoodError, StoreError, TrustError
 from provstore.evidence import trust, trust_changes
 from provstore.evidence.trust_document import parse
 from provstore.evidence.trust_keys import Trust, TrustedKey
@@ -465,6 +465,32 @@ def test_a_memory_that_cannot_be_read_is_not_taken_for_none(put, load, path, tmp
     with pytest.raises(Exception, match=str(place)) as caught:
         load()
     assert isinstance(caught.value, (TrustError, InputError))
+
+
+@pytest.mark.parametrize("which", ["pin", "state"])
+def test_a_memory_of_another_schema_is_not_understood(put, load, path, tmp_path, which):
+    put([A], [A])
+    load(pin=A.keyid)
+    place = path.with_name("trust.json.pin") if which == "pin" else tmp_path / "state" / "trust" / f"{LINEAGE}.json"
+    place.write_bytes(place.read_bytes().replace(b'"schema":1', b'"schema":2'))
+
+    with pytest.raises(NotUnderstoodError, match=str(place)):
+        load()
+
+
+def test_a_memory_or_a_lock_that_cannot_be_opened_is_an_error(put, load, path, tmp_path):
+    put([A], [A])
+    load(pin=A.keyid)
+    pin = path.with_name("trust.json.pin")
+    pin.unlink()
+    pin.symlink_to(pin)
+    with pytest.raises(StoreError, match=str(pin)):
+        load()
+    lock = tmp_path / "state" / "trust" / f"{LINEAGE}.lock"
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(StoreError, match=str(lock)):
+        load()
 
 
 def test_a_state_directory_that_cannot_be_written_is_an_error(put, path, tmp_path):
