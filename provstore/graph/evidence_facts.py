@@ -80,7 +80,15 @@ def record_block(
     return Block(run, attempt, tuple(nodes), (derived,))
 
 
-def bundle_block(run: str, attempt: int, envelope: bytes, checkpoint: bytes | None, *, journal_ref: str = "") -> Block:
+def bundle_block(
+    run: str,
+    attempt: int,
+    envelope: bytes,
+    checkpoint: bytes | None,
+    *,
+    journal_ref: str = "",
+    max_members: int = MAX_MEMBERS,
+) -> Block:
     """Return a signed bundle as a node, linked to its records, its predecessor and the key that it names.
 
     Args:
@@ -89,6 +97,7 @@ def bundle_block(run: str, attempt: int, envelope: bytes, checkpoint: bytes | No
         envelope: The DSSE envelope; where it is none, the node says what can be said.
         checkpoint: The signed note that belongs to it.
         journal_ref: Journal and frame that hold it.
+        max_members: A bundle that claims more records is linked to none of them.
     """
     outer = _object(envelope)
     signatures = outer.get("signatures")
@@ -131,7 +140,7 @@ def bundle_block(run: str, attempt: int, envelope: bytes, checkpoint: bytes | No
     if number:
         nodes.append(Nodes(BUNDLE_LABELS, [bundle_iri(run, attempt, number - 1)]))
         relations.append(Relations("WAS_DERIVED_FROM", [iri], [bundle_iri(run, attempt, number - 1)]))
-    if first is not None and size is not None and first < size <= first + MAX_MEMBERS:
+    if first is not None and size is not None and first < size <= first + max_members:
         members = [record_iri(run, attempt, index) for index in range(first, size)]
         nodes.append(Nodes(RECORD_LABELS, members))
         relations.append(Relations("HAD_MEMBER", [iri] * len(members), members))

@@ -46,6 +46,8 @@ class Cover:
         of_batch = "" if self.batch is None else f"batch {self.batch} of the journal, "
         if self.seq is None and self.epoch is None:
             return f"{of_batch}which nobody has signed"
+        if self.seq is None and self.keyid is None:
+            return f"bundle {self.epoch} of run {self.run}, which cannot be read"
         if self.seq is None:
             return f"bundle {self.epoch} of run {self.run}, signed with key {self.keyid}"
         signed = "not signed yet" if self.epoch is None else f"signed in epoch {self.epoch} with key {self.keyid}"
@@ -176,7 +178,8 @@ def _finding(one: Difference, stated: _Stated, covers: Covers) -> EvidenceFindin
     is_covered = bool(covering) and not (one.is_extra and identity not in stated)
     near = covering[0] if covering else None
     thing = "node" if one.fact.is_node else "relationship"
-    reach = _covered(covering) if is_covered else "nothing that was recorded covers it"
+    nothing = "nothing that was recorded covers it" if one.is_extra else "no record is known that covers it"
+    reach = _covered(covering) if is_covered else nothing
     rank = one.fact.properties.get("rank")
     run, attempt = (near.run, near.attempt) if near else covers.scope_of(one.fact)
     return EvidenceFinding(

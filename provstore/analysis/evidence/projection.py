@@ -43,7 +43,9 @@ def projection_differences(log: EvidenceLog, graph: EvidenceNodes) -> Iterator[D
     for page in _pages(log.records()):
         yield from _records(log, graph, page, known)
     for bundle in log.bundles():
-        block = bundle_block(log.run, log.attempt, bundle.envelope, bundle.checkpoint)
+        # What a bundle claims costs memory before anybody has checked its signature.
+        most = len(known) + PAGE
+        block = bundle_block(log.run, log.attempt, bundle.envelope, bundle.checkpoint, max_members=most)
         own = _of(block, BUNDLE_LABELS, 1)
         known.update(own)
         keys.update(dict.fromkeys(_of(block, KEY_LABELS), block))

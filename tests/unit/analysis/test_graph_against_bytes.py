@@ -159,6 +159,41 @@ def test_a_changed_label_or_relationship_is_named_with_its_ends(store, change, p
     assert {finding.code for finding in told} == {"graph-mismatch"}
 
 
+def test_a_bundle_that_claims_two_million_records_costs_no_memory_for_them(store):
+    import base64
+    import tracemalloc
+
+    held = next(
+        bundle for bundle in stored_evidence(store, "run-1", 0).bundles() if b'"epoch":2' not in bundle.envelope
+    )
+    payload = base64.b64decode(json.loads(held.envelope)["payload"])
+    claimed = base64.b64encode(payload.replace(b'"size":7', b'"size":1900000')).decode()
+    door(store)("MATCH (b:EvidenceBundle {epoch: 0}) SET b.payload = $payload", payload=claimed)
+    tracemalloc.start()
+    told = found(store)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert any(finding.where == f"{BUNDLE}0 size" for finding in told)
+    assert most < 20_000_000
+
+
+def test_the_cover_of_a_bundle_that_cannot_be_read_says_so(store):
+    door(store)("MATCH (b:EvidenceBundle {epoch: 1}) REMOVE b.sig")
+
+    assert any("bundle 1 of run run-1, which cannot be read" in finding.text for finding in found(store))
+
+
+def test_a_bundle_whose_payload_says_nothing_leaves_its_node_without_bytes(store):
+    door(store)("MATCH (b:EvidenceBundle {epoch: 1}) SET b.payload = 'AAAA'")
+    texts = {finding.where: finding.text for finding in found(store)}
+
+    assert "no recorded bytes give it; nothing that was recorded covers it" in texts[f"{BUNDLE}1"]
+    # SHA-256 of three zero bytes.
+    unread = f"{BUNDLE}unread-709e80c88487a2411e1ee4dfb9f22a861492d20c4765150c0c794abd70f8147c"
+    assert texts[unread].endswith("is not in the graph; no record is known that covers it")
+
+
 def test_the_same_graph_gives_the_same_findings_whatever_the_order_of_its_changes(log):
     changes = [
         "MATCH (r:Record {leaf_index: 4}) SET r.step = 9",
