@@ -428,6 +428,15 @@ def test_bytes_of_any_kind_are_refused_with_a_deliberate_error():
             read_public(start + noise, "here")
 
 
+def test_a_text_of_64_kib_is_read_and_one_byte_more_is_not():
+    key = form("hex").decode()
+    comment = "#" + "x" * (65_535 - len(key) - 2) + "\n"
+
+    assert read_public(comment + key, "here") == GOLDEN
+    with pytest.raises(InputError, match="more than 65535 bytes"):
+        read_public("#" + comment + key, "here")
+
+
 # Names.
 
 
