@@ -44,6 +44,7 @@ class RankCheck:
         wanted = {one.position: one for one in bundles if not one.is_foreign and self._matters(one)}
         if not wanted:
             return
+        reason = "its bundle changed while it was being verified"
         try:
             for one, epoch in _again(log, wanted):
                 self._compare(one, epoch)
@@ -51,9 +52,9 @@ class RankCheck:
                     self._signature(head, one)
                 del wanted[one.position]
         except (ProvstoreError, OSError) as error:
-            self.notes.add("check-unfinished", f"reading its bundles stopped: {error}", axis=CHAIN)
+            reason = str(error)
         for one in wanted.values():
-            text = "its ranks were not checked: its bundle changed while it was being verified."
+            text = f"its ranks were not checked: {reason}."
             self.notes.add("check-unfinished", text, epoch=one.number, where=one.where, axis=CHAIN)
 
     def name_doubts(self) -> None:
