@@ -18,7 +18,7 @@
 #     KILLS_INGEST, KILLS_SEAL, KILLS_EXPORT (row 7; 200, 100, 50)      MEMORY_STEPS (row 10; 20)
 #     FUZZ_SECONDS (row 11; 60 a target)                                HISTORIES (row 12; 2000)
 #     WRITER_RECORDS (row 15; 5000 a writer)                            CUTS (row 16; 200)
-#   PROVSTORE_MUTATE_MINUTES  time for row 20 (15; 0 leaves it out, said so)
+#   PROVSTORE_MUTATE_MINUTES  time for row 20 (15; 0 leaves it out, and says so)
 #   PROVSTORE_TRUST_LOGS      folder for the whole output of each row (default: a temporary one)
 #   PYTEST_ADDOPTS            further pytest options, for example "-n 2"
 set -uo pipefail
@@ -101,7 +101,7 @@ row 17 "clocks" "injected$(either ', libfaketime' '')" $T/test_row17_clocks.py
 if ! skipped_row 18; then add 18 "web interface" "-" 0 "left out: there is no web interface"; fi
 row 19 "canaries" "12 + 2" $T/test_row19_canaries.py
 if [ -n "$long" ] && [ "${PROVSTORE_MUTATE_MINUTES:-15}" != 0 ]; then
-    program 20 "mutation testing" "${PROVSTORE_MUTATE_MINUTES:-15} minutes" scripts/mutate_trust.sh
+    program 20 "mutation testing" "${PROVSTORE_MUTATE_MINUTES:-15} minutes" "$python" scripts/mutate_trust.py
 elif ! skipped_row 20; then
     add 20 "mutation testing" "-" 0 "left out: $(either PROVSTORE_MUTATE_MINUTES=0 'in the long run only')"
 fi
