@@ -59,7 +59,8 @@ def record_block(
         journal_ref: Journal and frame that hold them.
         embed: Keep their text on the nodes, so that the graph alone can be verified.
     """
-    rows = [_record_row(line) for line in lines]
+    said = [_object(line) for line in lines]
+    rows = [_record_row(one) for one in said]
     keys = [record_iri(run, attempt, first + at) for at in range(len(lines))]
     columns: dict[str, Column] = {
         "run": [run] * len(lines),
@@ -72,7 +73,7 @@ def record_block(
     for name in dict.fromkeys(name for row in rows for name in row):
         columns[name] = [row.get(name) for row in rows]
     nodes = [run_nodes(run, attempt), Nodes(RECORD_LABELS, keys, without_empty(columns))]
-    links = [(key, element) for key, line in zip(keys, lines) if (element := _element(line)) is not None]
+    links = [(key, element) for key, one in zip(keys, said) if (element := _element(one)) is not None]
     if not links:
         return Block(run, attempt, tuple(nodes))
     nodes.append(Nodes(("Element", "Entity"), [target for _, target in links]))
@@ -147,9 +148,8 @@ def bundle_block(
     return Block(run, attempt, tuple(nodes), tuple(relations))
 
 
-def _record_row(line: bytes) -> dict[str, Value]:
+def _record_row(said: dict[str, Any]) -> dict[str, Value]:
     """Return what a record's node shows of its text; a text that is no record shows nothing."""
-    said = _object(line)
     row: dict[str, Value | None] = {
         "kind": _string(said.get("kind")),
         "rank": _integer(said.get("rank")),
@@ -189,9 +189,8 @@ def _ingest_row(rest: dict[str, Any]) -> dict[str, Value | None]:
     return row
 
 
-def _element(line: bytes) -> str | None:
+def _element(said: dict[str, Any]) -> str | None:
     """Return the id of the element that a record's file is in the graph; only ids of this scheme count."""
-    said = _object(line)
     element = _member(said, "source").get("element") if said.get("kind") == "ingest" else None
     return element if isinstance(element, str) and element.startswith(ids.BASE) else None
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from provstore.model.block import UNIQUE_KEY
 
 LABELS = "labels"
@@ -157,15 +159,21 @@ def _short(value: object) -> str:
 
 def multiset_differences(recorded: Iterable[Fact], held: Iterable[Fact]) -> Iterator[Difference]:
     """Yield the differences between two heaps of facts in any order."""
-    sides: tuple[dict[Identity, Counter[str]], ...] = ({}, {})
-    known: dict[str, Fact] = {}
-    for side, facts in zip(sides, (recorded, held)):
+    more: Counter[bytes] = Counter()
+    known: dict[bytes, Fact] = {}
+    for facts, step in ((recorded, 1), (held, -1)):
         for fact in facts:
-            spelling = spelled([fact.identity, fact.labels, fact.properties])
+            spelling = _packed(fact)
             known[spelling] = fact
-            side.setdefault(fact.identity, Counter())[spelling] += 1
-    for identity in sorted({*sides[0], *sides[1]}):
-        one, other = (side.get(identity, Counter()) for side in sides)
-        left = [known[spelling] for spelling in sorted((one - other).elements())]
-        right = [known[spelling] for spelling in sorted((other - one).elements())]
-        yield from between(left, right)
+            more[spelling] += step
+    sides: dict[Identity, tuple[list[Fact], list[Fact]]] = {}
+    for spelling in sorted(spelling for spelling, count in more.items() if count):
+        count, fact = more[spelling], known[spelling]
+        sides.setdefault(fact.identity, ([], []))[count < 0].extend([fact] * abs(count))
+    for identity in sorted(sides):
+        yield from between(*sides[identity])
+
+
+def _packed(fact: Fact) -> bytes:
+    """Return a fact in a spelling that tells every two facts apart; no recorded value is NaN or infinite."""
+    return orjson.dumps((fact.identity, fact.labels, fact.properties), option=orjson.OPT_SORT_KEYS, default=repr)
