@@ -135,8 +135,3 @@ def tag(name: str, value: Scalar) -> dict[str, Json]:
     if isinstance(value, float):
         return {"n": name, "t": "f", "v": canonical.tag_double(value)}
     return {"n": name, "t": "s", "v": value}
-
-
-def tagged(values: Mapping[str, Scalar]) -> list[Json]:
-    """Return named values in their one order: by the UTF-8 bytes of name, type and value; names are distinct here."""
-    return [tag(name, values[name]) for name in sorted(values, key=str.encode)]

@@ -226,7 +226,7 @@ EVIDENCE = (
         "uncorroborated",
         "No other rank confirms it",
         "warning",
-        "A digest that ranks should share is stated by one rank alone, or they disagree and nothing tells who is right.",
+        "One rank alone states a digest that ranks should share, or they disagree and nothing tells who is right.",
         "Record the digest on every rank of the group.",
     ),
     Code(

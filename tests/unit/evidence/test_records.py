@@ -319,7 +319,7 @@ def test_whatever_a_run_observes_is_written_canonically_and_survives(run, name, 
 
     assert line == rfc8785.dumps(found)
     assert (found["run"], found["name"], found["step"]) == (run, name, step)
-    assert found["values"] == evidence.tagged(said)
+    assert found["values"] == [evidence.tag(one["n"], said[one["n"]]) for one in found["values"]]
     assert [one["n"].encode() for one in found["values"]] == sorted(key.encode() for key in said)
 
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provstore.graph.evidence_facts import bundle_block, bundle_iri, key_iri, record_block, record_iri
-from provstore.model.evidence import Observation, tagged
 from provstore.stores import facts
 
-ROW = Observation("loss", {"value": 0.5})
+VALUES = [{"n": "value", "t": "f", "v": "f64:0x1.0000000000000p-1"}]
 
 
 def _line(**members):
@@ -27,7 +26,7 @@ def _line(**members):
         "run": "job",
         "schema": 1,
     }
-    return orjson.dumps(known | {"step": 7, "values": tagged(ROW.values)} | members, option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(known | {"step": 7, "values": VALUES} | members, option=orjson.OPT_SORT_KEYS)
 
 
 def _node(block, labels):
