@@ -62,6 +62,14 @@ def test_one_anchor_that_holds_does_not_hide_one_that_does_not():
     assert faults(answer) == ["fork"]
 
 
+def test_an_anchor_that_does_not_hold_reaches_nowhere():
+    made = sealed([4, 4])
+    forked = replace(made.anchor(8), root=bytes(32))
+
+    assert checked(made, anchors=[forked, made.anchor(3, source="kept")]).reach == AnchorReach(3, 8, "kept", None)
+    assert checked(made, anchors=[forked]).reach == AnchorReach(0, 8, None, None)
+
+
 def test_an_anchor_beyond_what_is_signed_is_a_rollback():
     made = sealed([4, 4])
     anchor = made.anchor(8)

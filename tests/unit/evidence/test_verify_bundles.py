@@ -223,6 +223,15 @@ def test_a_signed_statement_that_is_malformed_moves_nothing(change, code):
     assert (answer.signed, only(answer, "unsigned-tail").cause) == (3, code)
 
 
+def test_what_follows_a_malformed_statement_names_it_as_its_cause():
+    made = sealed([3, 3, 3])
+    made.signed[1] = signed_again(made.signed[1], lambda said: said["predicate"].pop("world"), made.key)
+    answer = checked(made)
+
+    assert faults(answer) == ["chain-broken", "envelope-malformed", "epoch-order", "range-gap"]
+    assert {one.cause for one in answer.findings if one.epoch == 2} == {"envelope-malformed"}
+
+
 def test_a_signed_statement_in_another_spelling_is_told():
     made = sealed([3])
     payload = dsse.parse(made.signed[0].envelope).payload.replace(b'"closed":false', b'"closed": false')
