@@ -72,6 +72,7 @@ def belief(
     org: str = "provstore",
     allow: Sequence[str] = (),
     tsa: Sequence[str | Path] = (),
+    outside: Iterable[Path] = (),
 ) -> Belief:
     """Return what a verification believes: whose signatures count, and which checkpoints were seen before.
 
@@ -86,6 +87,7 @@ def belief(
         org: First part of the origin of checkpoints.
         allow: Limits that do not change the exit code: ``unanchored``, ``open``, ``tail``.
         tsa: Certificates of time-stamping authorities: a time stamp beside an anchor (``<file>.tsr``) dates it.
+        outside: Directories of the store to be judged: a trust file inside one is refused unread.
 
     Raises:
         ConfigError: There is neither a key nor a trust file, or no such limit.
@@ -105,6 +107,7 @@ def belief(
         org=org,
         allow=allow,
         tsa=tsa,
+        outside=outside,
     )
 
 

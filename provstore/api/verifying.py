@@ -102,6 +102,7 @@ def belief(
     org: str,
     allow: Sequence[str],
     tsa: Sequence[str | Path],
+    outside: Iterable[Path],
 ) -> Belief:
     """Return what a verification believes; ``provstore.belief`` documents it."""
     own = held.AnchorState(config.anchor_directory(state))
@@ -115,6 +116,8 @@ def belief(
             f"{path}: trust: there is none: nothing says whose signatures count",
             hint="provstore keys trust NAME makes one; --public-key FILE names a single key",
         )
+    for directory in outside:
+        trust.require_outside(path, directory)
     known = trust.load(path, pin=pin, first_use=first_use, at=at)
     return Belief(known, read_anchors(anchors, known, tsa), own, at, org, tuple(allow), path)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from provstore import config
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._stores import opened
 from provstore.cli._text import counted, folded
 from provstore.errors import ConfigError
-from provstore.model.verification import AXES, NOT_CHECKED, SCHEMA, EvidenceFinding, Verification, exit_code
 
 if TYPE_CHECKING:
     pass
@@ -28,7 +28,7 @@ provstore verify my-job --source journal --public-key alice.pub
 provstore verify exported/ --public-key alice.pub --json"""
 
 _STYLE = {"pass": "bold green", "limited": "bold yellow", "fault": "bold red", "unknown": "bold yellow"}
-_AXIS_STYLE = {"ok": "green", "fault": "red", "unproven": "yellow", "unknown": "yellow", NOT_CHECKED: "dim"}
+_AXIS_STYLE = {"ok": "green", "fault": "red", "unproven": "yellow", "unknown": "yellow", "not-checked": "dim"}
 _SHOWN = 20
 
 
@@ -86,6 +86,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
     understood or not finished, 5 rollback or fork against an anchor, 7 the journal is damaged.
     """
     from provstore import api
+    from provstore.model.verification import SCHEMA, exit_code
 
     folders = [Path(one) for one in targets or () if Path(one).is_dir() and not one.startswith("run:")]
     runs = [one.removeprefix("run:") for one in targets or () if Path(one) not in folders]
@@ -102,6 +103,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
         org=org,
         allow=limits,
         tsa=tsa or (),
+        outside=() if folders else _places(settings),
     )
     if folders:
         answers = api.verify(*folders, belief=belief)
@@ -128,6 +130,8 @@ def verify(  # noqa: PLR0913 - each argument is an option
 
 def verification_lines(answer: Verification, *, width: int, verbose: bool = False) -> Iterator[Line]:
     """Yield the verdict, the axes, every finding, and what cannot be known."""
+    from provstore.model.verification import AXES, NOT_CHECKED
+
     name = f"run {answer.run}, attempt {answer.attempt}" if answer.run else "imported documents"
     yield from (Line(text, _STYLE[answer.verdict]) for text in folded(f"{name}: {answer.verdict}", width))
     counts = answer.counts
@@ -161,6 +165,15 @@ def _finding(one: EvidenceFinding, width: int) -> Iterator[Line]:
     place = f"{one.where}: " if one.where and one.where.partition(" ")[0] not in one.text else ""
     follows = f"; follows from {one.cause}" if one.cause else ""
     yield from (Line(line) for line in folded(f"{head}{place}{one.text}{follows}", width, "  ", "    "))
+
+
+def _places(settings: Globals) -> list[Path]:
+    """Return where the store that will be judged has its files."""
+    uri = config.store_uri(settings.store)
+    found = [config.embedded_directory(uri)]
+    if not uri.startswith("memory:") or settings.journal:
+        found.append(config.journal_directory(uri, settings.journal))
+    return [place for place in found if place is not None]
 
 
 def _require_one_kind(folders: Sequence[Path], runs: Sequence[str]) -> None:

@@ -110,3 +110,14 @@ def test_control_characters_and_markup_in_findings_stay_text():
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "[bold]x[/bold]" in text
+
+
+def test_a_trust_file_planted_in_the_store_is_refused_unread(signed, tmp_path):
+    signed("seal", "hang")
+    planted = tmp_path / ".provstore" / "trust.json"
+    planted.write_bytes((tmp_path / "config" / "trust.json").read_bytes())
+    before = sorted(path.name for path in planted.parent.iterdir())
+    answer = signed("verify", "hang", "--trust", planted, "--first-use")
+    assert answer.code == 1
+    assert "trust" in answer.err
+    assert sorted(path.name for path in planted.parent.iterdir()) == before
