@@ -7,6 +7,7 @@ every checkpoint that was handed out, and an export is whole or absent.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import signal
@@ -63,14 +64,19 @@ class Killer:
     def run(self, order: dict[str, Any], after: int, late: float) -> list[dict[str, Any]]:
         """Let the driver work; kill it ``late`` seconds past its ``after``-th line; return what it acknowledged."""
         self._order(json.dumps(order))
-        pid, said = self._line()["pid"], []
-        while len(said) < after and "ended" not in (line := self._line()):
+        said: list[dict[str, Any]] = []
+        # The process may speak before its number is told.
+        while "pid" not in (line := self._line()):
             said.append(line)
-        if len(said) < after:
-            assert line["ended"] == 0, (order, said)
-            return said
+        pid = line["pid"]
+        while len(said) < after:
+            if "ended" in (line := self._line()):
+                assert line["ended"] == 0, (order, said)
+                return said
+            said.append(line)
         time.sleep(late)
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
         while "ended" not in (line := self._line()):
             said.append(line)
         assert line["ended"] in {0, -signal.SIGKILL}
