@@ -83,7 +83,7 @@ row 4 "23 mutations x engine x anchor" "$(either 'embedded and Neo4j' embedded)"
     tests/systems/test_mutations_journal.py tests/systems/test_mutations_graph.py tests/unit/evidence/test_verify_mutations.py
 row 5 "single-bit flips" "$(either 'every bit' '6,000 or a share')" \
     tests/systems/test_bit_flips.py tests/systems/test_bit_flips_exports.py tests/unit/journal/test_journal_flips.py
-row 6 "flips and edits of the database" "$(either 'long' 'share')" tests/systems/test_tampered_store.py
+row 6 "flips and edits of the database" "$(either long share)" $T/test_row06_file_flips.py tests/systems/test_tampered_store.py
 row 7 "kill -9: ingest / seal / export and rotation" "$(either 200/100/50 16/8/4)" $T/test_row07_kills.py
 row 8 "journal fault layer" "every n" $T/test_row08_fault_script.py tests/unit/journal/test_journal_faults.py
 row 9 "disk full" "$(either '5 sizes, 4/8/16 MB disks' '5 sizes')" $T/test_row09_disk_full.py

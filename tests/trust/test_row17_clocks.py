@@ -5,6 +5,9 @@ Order comes from the chain; a wall clock is a claim, and a strange one is said t
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,7 +16,12 @@ from types import SimpleNamespace
 import evidence_seeds
 import pytest
 from evidence_seeds import ATTEMPT, RUN
+from scale import LONG
 
+import provstore
+from provstore.api.verifying import Belief
+from provstore.evidence import key_files, keys
+from provstore.evidence.trust import Trust
 from provstore.journal import Journal, writer
 
 SECOND = 10**9
@@ -102,3 +110,32 @@ def test_a_segment_made_in_the_future_is_followed_by_the_next(tmp_path: Path, mo
     assert codes == {"clock-odd"}
     assert len(lines) == 3
     assert len(list((tmp_path / "journal").glob("seg-*.pvj"))) >= 2
+
+
+if LONG:
+
+    def test_a_whole_process_in_another_year_is_remarked(tmp_path: Path) -> None:
+        library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+        if library is None:
+            pytest.skip("libfaketime: not installed")
+        seed = tmp_path / "key"
+        key = keys.PrivateKey.generate()
+        key_files.save(seed, key, None)
+        driver = (
+            "import sys, time, provstore; from provstore.evidence import key_files;"
+            "from provstore.model.evidence import Observation;"
+            "store = provstore.open('embedded:' + sys.argv[1]);"
+            "store.record([Observation(sys.argv[3], {'x': 1}, at_ns=time.time_ns())], run='job');"
+            "store.seal(signer=key_files.load(sys.argv[2], lambda: b'')); store.close()"
+        )
+        for shift in ("+10y", "-10y", "-1d"):
+            environment = {**os.environ, "LD_PRELOAD": str(library), "FAKETIME": shift}
+            environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+            command = [sys.executable, "-c", driver.replace("sys.argv[2]", "__import__('pathlib').Path(sys.argv[2])")]
+            subprocess.run([*command, str(tmp_path / "store"), str(seed), shift], check=True, env=environment)
+        with provstore.open(f"embedded:{tmp_path / 'store'}") as store:
+            belief = Belief(Trust.of_keys([key.public_key], "test"))
+            (answer,) = store.verify(belief=belief, refresh=False)
+        codes = {found.code for found in answer.findings}
+        assert codes - evidence_seeds.LIMITS == {"clock-odd"}
+        assert answer.counts["signed"] == 3
