@@ -17,7 +17,7 @@ from provstore.cli._text import counted, folded
 from provstore.errors import ConfigError
 
 if TYPE_CHECKING:
-    pass
+    from provstore.model.verification import EvidenceFinding, Verification
 
 EXAMPLES = """Examples:
 
