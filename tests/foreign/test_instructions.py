@@ -151,7 +151,9 @@ def test_two_keys_in_one_run_are_each_used_for_their_own_epochs(tmp_path: Path) 
 def test_the_commands_hold_whatever_spelling_of_the_key_id_was_asked_for(keyid: str, tmp_path: Path) -> None:
     exported(tmp_path / "out", signed_run(sizes=[3, 2], closed=True), keyid=keyid)
 
-    for title, (tool, told) in blocks(tmp_path / "out").items():
+    found = blocks(tmp_path / "out")
+    assert ("cosign" in {tool for tool, _ in found.values()}) == (keyid == "none"), "cosign rejects other key ids"
+    for title, (tool, told) in found.items():
         if tool in {"python3", "securesystemslib", "in-toto", "@sigstore/verify", "go"}:
             need(tool)
             done = run(tool, told, tmp_path / "out")
@@ -184,3 +186,13 @@ def test_the_commands_for_a_signature_over_all_files_stand_there_too(form: str, 
     assert done.returncode == 0, done.stderr.decode()
     flip(tmp_path / "out" / "epoch-2.jsonl")
     assert run(form, told, tmp_path / "out").returncode != 0
+
+
+@pytest.mark.parametrize(("keyid", "is_accepted"), [("ssh", True), ("none", True), ("hex", False)])
+def test_cosign_takes_the_fingerprint_or_no_key_id(keyid: str, is_accepted: bool, tmp_path: Path) -> None:
+    need("cosign")
+    log, _ = exported(tmp_path / "ssh")
+    exported(tmp_path / "out", log, keyid=keyid)
+    (told,) = [told for tool, told in blocks(tmp_path / "ssh").values() if tool == "cosign"]
+
+    assert (run("cosign", told, tmp_path / "out").returncode == 0) is is_accepted

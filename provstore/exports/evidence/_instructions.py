@@ -92,8 +92,9 @@ def _sections(facts: Facts) -> Iterator[str]:
         calls = " &&\n".join(f"check {first} {last} {pem}" for first, last, pem in groups)
         for tool, title, text in _SIGNATURES:
             yield from _section(tool, title, text.replace("@CALLS@", calls), facts)
-        if len(groups) == 1:
-            title = "Signatures and digests: cosign 3; written after its source and not yet run"
+        # It takes no key id but the fingerprint, or none.
+        if len(groups) == 1 and facts.keyid != HEX:
+            title = "Signatures and digests: cosign 3"
             yield from _section("cosign", title, commands.COSIGN, facts)
     else:
         yield from _paragraph(
