@@ -318,3 +318,5 @@ def test_reading_that_stops_is_told_and_accuses_nobody(what):
     assert faults(answer) == []
     assert "check-unfinished" in codes(answer)
     assert asked(answer)[1] == 4
+    assert ("not-closed" in codes(answer)) is (what == "records")
+    assert "unsigned-tail" not in codes(answer)

@@ -152,6 +152,8 @@ def test_a_signed_policy_that_no_record_states_is_told(stated):
 
     assert faults(answer) == ["policy-mismatch"]
     assert only(answer, "policy-mismatch").epoch == 1
+    said = f"signs policy {stated.digest[:16]}" if stated.digest != NOTHING else f"mode {stated.mode} ({stated.reason})"
+    assert said in only(answer, "policy-mismatch").text
     assert answer.axes["policy"] == "fault"
 
 

@@ -25,6 +25,8 @@ def test_a_changed_record_is_named_by_epoch_and_the_later_roots_name_their_cause
     first, second = of(answer, "root-mismatch")
     assert (first.epoch, first.seq, first.cause) == (1, 4, None)
     assert (second.epoch, second.seq, second.cause) == (2, 8, "root-mismatch")
+    assert "a record from 4 on differs, is missing or was added" in first.text
+    assert "because earlier records differ" in second.text
     assert "Run run-1, attempt 0, epoch 1, record 4: " in first.text
 
 
