@@ -119,8 +119,8 @@ class Screen:
             with _writing():
                 act()
                 sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader closed the pipe on purpose; the answer's code still counts.
+        except (BrokenPipeError, SystemExit):
+            # The reader closed the pipe on purpose, which rich turns into an exit; the answer's code still counts.
             from provstore.cli._app import quiet_broken_pipe
 
             quiet_broken_pipe()

@@ -563,6 +563,19 @@ def test_an_export_into_a_full_disk_exits_with_7(filled, monkeypatch):
     assert answer.err == "provstore: standard output: it cannot be written: No space left on device\n"
 
 
+@pytest.mark.parametrize(("sample", "code"), [("healthy", 0), ("mismatch", 1)])
+@pytest.mark.parametrize("words", [("diagnose",), ("diagnose", "--json")])
+def test_the_exit_code_is_the_answers_when_the_reader_of_a_pipe_has_seen_enough(samples, words, sample, code):
+    reader, pipe = os.pipe()
+    os.close(reader)
+    try:
+        done = finished([*words, samples / sample], stdout=pipe)
+    finally:
+        os.close(pipe)
+
+    assert (done.returncode, done.stderr) == (code, "")
+
+
 def test_a_closed_standard_output_is_one_line_and_exit_code_7(samples):
     done = finished(["diagnose", samples / "hang"], preexec_fn=lambda: os.close(1))
 
