@@ -112,10 +112,10 @@ def belief(
 
 
 def verify(*paths: str | Path, belief: Belief) -> tuple[Verification, ...]:
-    """Verify exported evidence, one answer a directory; no store is needed.
+    """Verify exported evidence, one answer a directory or file; no store is needed.
 
     Raises:
-        InputError: A directory holds no exported evidence.
+        InputError: A directory holds no exported evidence, or a file cannot be read.
     """
     from provstore.api.verifying import verify_files
 

@@ -17,6 +17,7 @@ from provstore.evidence import anchors as held
 from provstore.evidence import bundles, checkpoint, public_forms, timestamps, trust
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.verify import Checked, verify
+from provstore.evidence.verify_file import verify_file
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal, JournalEvidence, Problem
 from provstore.model.evidence import EvidenceLog
@@ -306,13 +307,19 @@ def _now() -> str:
 
 
 def verify_files(paths: Iterable[Path], belief: Belief) -> tuple[Verification, ...]:
-    """Return what can be said of exported evidence, one answer a directory.
+    """Return what can be said of exported evidence, one answer a directory or file.
 
     Raises:
         InputError: A directory holds no exported evidence.
     """
     answers = []
     for path in paths:
+        if path.is_file():
+            alone = verify_file(path, belief.trust)
+            answers.append(
+                replace(alone, inputs={**belief.inputs("file", ()), "path": str(path)}, allowed=belief.allow)
+            )
+            continue
         log = ExportedEvidence(path)
         origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
         own = belief.state.for_origin(origin) if belief.state is not None else []

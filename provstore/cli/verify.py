@@ -42,7 +42,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
     *,
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN|FOLDER…]", help="A run, or folders of exported evidence [default: every run]."),
+        typer.Argument(metavar="[RUN|PATH…]", help="A run, or exported folders or files [default: every run]."),
     ] = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", help="Incarnation of the run.", min=0)] = None,
     source: Annotated[
@@ -88,7 +88,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
     from provstore import api
     from provstore.model.verification import SCHEMA, exit_code
 
-    folders = [Path(one) for one in targets or () if Path(one).is_dir() and not one.startswith("run:")]
+    folders = [Path(one) for one in targets or () if Path(one).exists() and not one.startswith("run:")]
     runs = [one.removeprefix("run:") for one in targets or () if Path(one) not in folders]
     _require_one_kind(folders, runs)
     screen = Screen(settings)
@@ -178,6 +178,6 @@ def _places(settings: Globals) -> list[Path]:
 
 def _require_one_kind(folders: Sequence[Path], runs: Sequence[str]) -> None:
     if folders and runs:
-        raise ConfigError("verify: give one run, or folders of exported evidence", hint="run:ID is always a run")
+        raise ConfigError("verify: give one run, or exported folders and files", hint="run:ID is always a run")
     if len(runs) > 1:
         raise ConfigError("verify: give one run, or none for all")

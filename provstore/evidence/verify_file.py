@@ -1,0 +1,157 @@
+"""Verification of one file by itself: a bundle, a checkpoint, or the proof of one record."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from provstore.errors import InputError, TrustError
+from provstore.evidence import anchors, checkpoint, dsse, files, keys, merkle, statement
+from provstore.evidence.trust_keys import LOG, RUN, Trust, TrustedKey
+from provstore.evidence.verify_signatures import UNREAD
+from provstore.model.verification import ALWAYS, FAULT, OK, REVOKED, UNKNOWN, UNPROVEN, EvidenceFinding, Verification
+
+ALONE = "One file by itself: what came before and after it, and whether anything of the run is missing, is not checked."
+MAX_BYTES = files.MAX_SIGSTORE_BYTES
+_PROOF = checkpoint.PROOF_HEAD.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    run: str = ""
+    attempt: int = 0
+    epoch: int | None = None
+    seq: int | None = None
+    axes: tuple[tuple[str, str], ...] = ()
+    findings: tuple[tuple[str, str], ...] = ()
+    keyid: str | None = None
+
+
+def verify_file(path: Path, trust: Trust) -> Verification:
+    """Return what one file shows by itself.
+
+    Args:
+        path: A bundle (DSSE or Sigstore), a checkpoint, or a ``.tlog-proof`` with its record beside it.
+        trust: Whose signatures count.
+
+    Raises:
+        InputError: It cannot be read, or is none of these.
+    """
+    data = _read(path)
+    try:
+        if data.startswith(b"{"):
+            found = _bundle(path, data, trust)
+        elif data.startswith(_PROOF):
+            found = _proof(path, data, trust)
+        else:
+            found = _note(data, trust)
+    except TrustError as error:
+        unread = error.code in UNREAD
+        found = _Found(axes=(("envelope", UNKNOWN if unread else FAULT),), findings=((error.code, str(error)),))
+        if not unread:
+            # The form is not signed: an odd one must never pass for a signed one.
+            found = replace(found, findings=(*found.findings, ("bad-signature", "no signature covers what it holds")))
+    return _answer(path, found)
+
+
+def _bundle(path: Path, data: bytes, trust: Trust) -> _Found:
+    envelope = dsse.parse(files.envelope_in(data) if b'"dsseEnvelope"' in data else data)
+    signature = envelope.signatures[0]
+    key = _signer(trust.keys, envelope.signed_bytes(), signature.sig)
+    if key is None:
+        known = trust.key(signature.keyid)
+        code = "bad-signature" if known is not None and known.is_known else "untrusted-key"
+        text = f"it names key {signature.keyid[:80]}, and no trusted key made its signature"
+        return _Found(axes=(("envelope", OK), ("signature", FAULT)), findings=((code, text),))
+    said = statement.parse(envelope.payload)
+    findings = [*_of_key(key, trust, said.run, (RUN,))]
+    if key.keyid != signature.keyid:
+        findings.append(("keyid-mismatch", f"it names key {signature.keyid[:80]}, but key {key.keyid} signed it"))
+    axes = {"envelope": OK, "signature": OK, "key": _key_state(findings)}
+    records = path.with_name(f"epoch-{said.number}.jsonl")
+    if records.is_file():
+        same = _digest(records) == said.subject_sha256
+        axes["tree"] = OK if same else FAULT
+        if not same:
+            findings.append(("subject-mismatch", f"{records.name} does not hold the records that it signs"))
+    return _Found(said.run, said.attempt, said.number, None, tuple(axes.items()), tuple(findings), key.keyid)
+
+
+def _note(data: bytes, trust: Trust) -> _Found:
+    point = checkpoint.parse(data)
+    about = anchors.scope_of(point.origin)
+    run, attempt = (about.run, about.attempt) if about is not None else ("", 0)
+    signed = [key for key in trust.keys if key.is_known and checkpoint.check(point, key.public)]
+    if not signed:
+        text = f"checkpoint {point.origin}: no trusted key signed it"
+        return _Found(run, attempt, axes=(("signature", FAULT),), findings=(("untrusted-key", text),))
+    findings = _of_key(signed[0], trust, run, (RUN, LOG))
+    axes = (("signature", OK), ("key", _key_state(findings)))
+    return _Found(run, attempt, axes=axes, findings=tuple(findings), keyid=signed[0].keyid)
+
+
+def _proof(path: Path, data: bytes, trust: Trust) -> _Found:
+    index, hashes, point = checkpoint.parse_tlog_proof(data)
+    found = replace(_note(point.note, trust), seq=index)
+    record = path.with_suffix(".json")
+    if not record.is_file():
+        raise InputError(f"{path}: proof: the record that it proves is not beside it ({record.name})")
+    line = _read(record).removesuffix(b"\n")
+    try:
+        merkle.check_inclusion(merkle.leaf_hash(line), index, point.size, point.root, hashes)
+    except TrustError as error:
+        added = (*found.findings, (error.code, f"{record.name} is not record {index} of the tree: {error}"))
+        return replace(found, axes=(*found.axes, ("tree", FAULT)), findings=added)
+    return replace(found, axes=(*found.axes, ("tree", OK)))
+
+
+def _signer(known: Iterable[TrustedKey], message: bytes, signature: bytes) -> TrustedKey | None:
+    return next((key for key in known if key.is_known and keys.is_signed(key.public, message, signature)), None)
+
+
+def _of_key(key: TrustedKey, trust: Trust, run: str, roles: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what a key that made a signature may not, or what nobody can tell of it."""
+    if not key.serves(run, roles):
+        return [("untrusted-key", f"key {key.keyid} is not trusted to sign {run or 'this'}")]
+    revoked = trust.revocation(key.keyid)
+    return [] if revoked is None else [("key-unproven", REVOKED.format(since=revoked.since))]
+
+
+def _key_state(findings: Iterable[tuple[str, str]]) -> str:
+    codes = {code for code, _ in findings}
+    if codes & {"untrusted-key", "keyid-mismatch"}:
+        return FAULT
+    return UNPROVEN if codes else OK
+
+
+def _answer(path: Path, found: _Found) -> Verification:
+    listed = [*found.findings, ("unanchored", ALONE)]
+    findings = [
+        EvidenceFinding(found.run, found.attempt, found.epoch, found.seq, code, str(path), text, keyid=found.keyid)
+        for code, text in listed
+    ]
+    return Verification(
+        run=found.run,
+        attempt=found.attempt,
+        axes={**dict(found.axes), "anchor": UNPROVEN},
+        findings=tuple(sorted(findings, key=EvidenceFinding.order)),
+        limits=(ALONE, ALWAYS),
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: evidence: cannot be read: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise TrustError(f"{path}: evidence: longer than {MAX_BYTES} bytes", code="cap-exceeded")
+    return data
