@@ -83,7 +83,7 @@ def belief(
         first_use: Believe the root keys of a trust file that was never pinned; every answer says so.
         anchors: Checkpoints, or directories of them, held elsewhere.
         state: Directory of the verifier's own anchors; else ``PROVSTORE_ANCHORS``, else that of the user.
-        at: Moment at which keys are judged, ISO 8601 in UTC; the present when not given.
+        at: Date, or time with its zone, at which keys are judged, ISO 8601; the present when not given.
         org: First part of the origin of checkpoints.
         allow: Limits that do not change the exit code: ``unanchored``, ``open``, ``tail``.
         tsa: Certificates of time-stamping authorities: a time stamp beside an anchor (``<file>.tsr``) dates it.
@@ -95,6 +95,7 @@ def belief(
         TrustError: A key is weak, or the trust file or an anchor does not hold.
     """
     from provstore.api.verifying import belief as make
+    from provstore.evidence.trust_fields import moment
 
     return make(
         public_keys=public_keys,
@@ -103,7 +104,7 @@ def belief(
         first_use=first_use,
         anchors=anchors,
         state=state,
-        at=at,
+        at=None if at is None else moment(at, "at"),
         org=org,
         allow=allow,
         tsa=tsa,

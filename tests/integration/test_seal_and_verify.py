@@ -388,3 +388,15 @@ def test_sealing_needs_a_store_that_is_open_for_writing(dumps, tmp_path, key):
             store.seal(signer=key)
         with pytest.raises(ConfigError, match="reading only"):
             store.record([Observation("x", {})], run="job")
+
+
+def test_the_moment_of_a_judgement_is_a_date_or_a_time_with_its_zone(key, tmp_path):
+    (tmp_path / "key.hex").write_text(key.public_key.hex())
+
+    def moment(text):
+        return provstore.belief(public_keys=[tmp_path / "key.hex"], at=text).at
+
+    assert moment("2026-12-31") == "2026-12-31T00:00:00Z"
+    assert moment("2026-12-31T01:00:00+01:00") == "2026-12-31T00:00:00Z"
+    with pytest.raises(InputError, match="needs its zone"):
+        moment("2026-12-31T00:00:00")
