@@ -137,8 +137,8 @@ def test_the_text_of_a_record_in_the_graph_must_be_that_of_the_journal(
     assert {one.code for one in judged(store_of, "journal").findings} == {"unanchored", "not-closed"}
 
 
-def test_a_graph_that_lacks_its_last_node_lacks_one_fact_and_no_relationship(store_of: Path) -> None:
-    change(store_of, "CREATE (:Element:Zzz {iri: 'zzz'})")
+def test_a_node_behind_all_others_is_one_difference_and_moves_no_relationship(store_of: Path) -> None:
+    change(store_of, "CREATE (:Stack {key: 'zzz'})")
     with provstore.open(f"embedded:{store_of}", read_only=True) as opened:
         checked = opened.check()
 

@@ -274,6 +274,14 @@ def test_each_kind_of_change_is_told_once_and_in_words(change, where, text):
     assert len(told(change)) == (2 if "DETACH" in change else 1)
 
 
+def test_nodes_end_where_relationships_begin_although_their_lines_sort_the_other_way():
+    lines = dump_after()
+    last = '{"labels":["Stack"],"properties":{"key":"zzz"}}'
+
+    assert [one.where for one in differences(lines, [*lines[:2], last, lines[2]])] == ["zzz"]
+    assert [one.where for one in differences([*lines[:2], last, lines[2]], lines)] == ["zzz"]
+
+
 def test_an_empty_graph_lacks_everything_and_an_emptied_record_explains_nothing():
     lines = dump_after()
 
