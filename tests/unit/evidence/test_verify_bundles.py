@@ -158,7 +158,7 @@ def test_a_bundle_for_elsewhere_is_named_and_moves_nothing(change):
     made.add(losses(6)[3:], **change)
     answer = checked(made)
 
-    assert "wrong-run" in faults(answer)
+    assert faults(answer) == ["wrong-run"]
     assert answer.signed == 3
 
 

@@ -81,6 +81,13 @@ def test_an_end_inside_an_epoch_is_told_by_what_follows_it():
     assert only(answer, "after-close").epoch == 1
 
 
+def test_a_run_ends_once():
+    made = sealed([4])
+    made.add([closing(), closing(1, records=5)])
+
+    assert (only(checked(made), "after-close").epoch, only(checked(made), "after-close").seq) == (1, 5)
+
+
 def test_a_bundle_that_closes_without_a_record_that_does_is_told():
     made = sealed([4])
     made.add(losses(8)[4:], closed=True)
@@ -88,6 +95,7 @@ def test_a_bundle_that_closes_without_a_record_that_does_is_told():
 
     assert faults(answer) == ["close-mismatch"]
     assert (only(answer, "close-mismatch").epoch, only(answer, "close-mismatch").seq) == (1, 7)
+    assert "its bundle closes the run, but the last of its records does not" in only(answer, "close-mismatch").text
     assert asked(answer, "open", "unanchored") == ("fault", 1)
 
 
@@ -106,6 +114,7 @@ def test_a_record_that_closes_in_a_bundle_that_does_not_is_told():
     answer = checked(made)
 
     assert faults(answer) == ["close-mismatch"]
+    assert "the last of its records closes the run, but its bundle does not" in only(answer, "close-mismatch").text
     assert "not-closed" in codes(answer)
 
 

@@ -224,9 +224,10 @@ def test_of_eight_ranks_the_one_that_contradicts_is_named_with_its_key():
     assert "contradicts 7 of the 8 ranks" in found.text
 
 
-def test_without_a_key_the_rank_is_named_all_the_same():
+@pytest.mark.parametrize("name", ["parameters", "Gewichte für Schicht 1"])
+def test_without_a_key_the_rank_is_named_all_the_same(name):
     made = sealed([4])
-    made.add([digest(1, rank, ("b" if rank == 3 else "a") * 64, range(4)) for rank in range(4)])
+    made.add([digest(1, rank, ("b" if rank == 3 else "a") * 64, range(4), name=name) for rank in range(4)])
     found = only(checked(made), "rank-disagrees")
 
     assert (found.rank, found.keyid) == (3, None)
