@@ -35,7 +35,7 @@ from provstore.queries.evidence import scopes as graph_scopes
 from provstore.queries.evidence import stored_evidence
 from provstore.queries.info import behind, is_shared, lost
 from provstore.stores import GraphStore, open_store
-from provstore.stores.dump import canonical_dump
+from provstore.stores.dump import apart
 
 SOURCES = ("both", "journal", "graph")
 _WORST_FIRST = (FAULT, UNKNOWN, UNPROVEN, OK, NOT_CHECKED)
@@ -251,7 +251,8 @@ class StoreVerifier:
             covers.add(self._journal.evidence(*scope))
         with contextlib.closing(open_store("memory:", writable=True)) as empty:
             replay(empty, self._journal, on_problem=lambda _: None)
-            found = list(differences(canonical_dump(empty), canonical_dump(self._graph)))
+            both = apart(empty, self._graph)
+            found = list(differences(both.left, both.right))
         if is_shared(self._graph):
             # What other journals have put into the same server is theirs to judge.
             found = [one for one in found if not one.is_extra or covers.knows(one.fact)]

@@ -12,7 +12,7 @@ from provstore.journal import Journal
 from provstore.model.block import UNIQUE_KEY
 from provstore.queries.info import is_shared
 from provstore.stores import GraphStore
-from provstore.stores.dump import canonical_dump
+from provstore.stores.dump import apart
 from provstore.stores.facts import batches
 
 _BATCH_ROWS = 5_000
@@ -39,7 +39,8 @@ def forget_what_differs(store: AlterableStore, journal: Journal, empty: GraphSto
     if is_shared(store):
         return ["the server holds facts of other journals: what is not as recorded was left as it is"]
     replay(empty, journal, on_problem=lambda _: None)
-    found = list(differences(canonical_dump(empty), canonical_dump(store)))
+    both = apart(empty, store)
+    found = list(differences(both.left, both.right))
     nodes, relations, left = _sorted(found)
     for label, keys in nodes.items():
         text = named(query("write/forget_nodes"), {"BASE_LABEL": label})

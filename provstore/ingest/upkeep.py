@@ -13,7 +13,7 @@ from provstore.model.report import CheckReport, Difference
 from provstore.queries.dumps import stored_dumps
 from provstore.queries.info import applied, lost
 from provstore.stores import GraphStore
-from provstore.stores.dump import canonical_dump
+from provstore.stores.dump import apart
 
 _SHOWN_DIFFERENCES = 20
 
@@ -79,8 +79,6 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
         journal: Its journal.
         empty: An empty store, filled here from the journal for the comparison.
     """
-    from provstore.analysis.evidence.facts import compared_lines
-
     found = journal.check()
     problems = [str(problem) for problem in found if problem.is_loss]
     notes = tuple(str(problem) for problem in found if not problem.is_loss)
@@ -90,13 +88,8 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
     unreadable: list[Problem] = []
     replay(empty, journal, on_problem=unreadable.append)
     problems += [text for text in map(str, unreadable) if text not in problems]
-    pairs = compared_lines(canonical_dump(empty), canonical_dump(store))
-    shown: list[Difference] = []
-    total = compared = 0
-    for side, line in pairs:
-        compared += 1
-        if side is not None:
-            total += 1
-            if len(shown) < _SHOWN_DIFFERENCES:
-                shown.append(Difference(side, line))
+    found_apart = apart(empty, store)
+    lines = [*(("journal", line) for line in found_apart.left), *(("graph", line) for line in found_apart.right)]
+    shown = [Difference(side, line) for side, line in sorted(lines, key=lambda one: one[1])[:_SHOWN_DIFFERENCES]]
+    total, compared = len(lines), found_apart.compared
     return CheckReport(tuple(problems), tuple(shown), total, journal.position, position, compared, notes)

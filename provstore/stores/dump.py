@@ -1,14 +1,79 @@
-"""The canonical dump: all facts of a store as sorted canonical JSON lines, equal on every engine."""
+"""The canonical dump: all facts of a store as canonical JSON lines, equal on every engine, and what two hold apart."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import secrets
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
 
 from provstore.cypher import query
 from provstore.model.block import UNIQUE_KEY
 from provstore.stores import GraphStore
 from provstore.stores.plain import properties
+
+BUCKETS = 4_096
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """What two stores do not have in common, as sorted lines of a canonical dump; nodes come first."""
+
+    left: tuple[str, ...]
+    """Lines, or repetitions of one, that only the first store has."""
+    right: tuple[str, ...]
+    compared: int
+    """Lines of the larger store."""
+
+
+def apart(left: GraphStore, right: GraphStore) -> Apart:
+    """Return what two stores hold differently, without holding all they hold.
+
+    Each side is read once into the digests of 4,096 buckets, and again where buckets differ. The digests are keyed anew
+    each time: who writes to a store cannot make two heaps of facts that look alike.
+    """
+    key = secrets.token_bytes(32)
+    one, other = _buckets(left, key), _buckets(right, key)
+    differing = {at for at in range(BUCKETS) if one[at] != other[at]}
+    mine, theirs = _lines_in(left, differing), _lines_in(right, differing)
+    compared = max(sum(count for count, _ in one), sum(count for count, _ in other))
+    return Apart(_ordered(mine - theirs), _ordered(theirs - mine), compared)
+
+
+def _buckets(store: GraphStore, key: bytes) -> list[tuple[int, int]]:
+    """Return (lines, sum of their digests) of each bucket: the order in which an engine gives facts does not matter."""
+    counts, sums = array("q", bytes(8 * BUCKETS)), [0] * BUCKETS
+    for line in _facts(store):
+        data = line.encode("utf-8", errors="surrogatepass")
+        at = zlib.crc32(data) % BUCKETS
+        counts[at] += 1
+        sums[at] += int.from_bytes(blake2b(data, digest_size=_DIGEST_BYTES, key=key).digest())
+    return list(zip(counts, sums))
+
+
+def _lines_in(store: GraphStore, buckets: Collection[int]) -> Counter[str]:
+    if not buckets:
+        return Counter()
+    return Counter(
+        line for line in _facts(store) if zlib.crc32(line.encode("utf-8", errors="surrogatepass")) % BUCKETS in buckets
+    )
+
+
+def _ordered(lines: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted(lines.elements(), key=lambda line: (not line.startswith('{"labels"'), line)))
+
+
+def _facts(store: GraphStore) -> Iterator[str]:
+    for row in store.run(query("read/store/nodes")):
+        if "Applied" not in _labels(row["labels"]):
+            yield _node(row)
+    for row in store.run(query("read/store/relations")):
+        yield _relation(row)
 
 
 def canonical_dump(store: GraphStore) -> Iterator[str]:
