@@ -16,7 +16,7 @@ from provstore.evidence.verify_content import Content
 from provstore.evidence.verify_findings import TREE, Notes
 from provstore.model.evidence import EvidenceLog, RankHead
 
-CHUNK = 1_024
+CHUNK = 512
 MOST_OPEN_EPOCHS = 64
 """Epochs that overlap; honest ones do not, and each costs a hash over its records."""
 MOST_KEPT_HEADS = 200_000

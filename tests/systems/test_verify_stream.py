@@ -9,8 +9,8 @@ from pathlib import Path
 LONG = os.environ.get("PROVSTORE_LONG") == "1"
 RECORDS = 1_000_000 if LONG else 120_000
 MOST_MEGABYTES = 300
-MOST_SECONDS_PER_MILLION = 5 if LONG else 15
-"""With room for what else a shared machine does, where nobody measures."""
+MOST_SECONDS_PER_MILLION = 6.5 if LONG else 15
+"""5 and 30 % where somebody measures; elsewhere with room for what else a shared machine does."""
 
 PROGRAM = """
 import json, resource, sys, time
