@@ -21,9 +21,8 @@ class Target:
 
 
 def _place() -> Path:
-    """Return a folder in memory where there is one."""
-    memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="provstore-fuzz-", dir=memory if memory.is_dir() else None))
+    """Return a folder below ``TMPDIR``, which whoever starts the fuzzing makes and removes."""
+    return Path(tempfile.mkdtemp(prefix="provstore-fuzz-"))
 
 
 def dump_reader() -> Target:

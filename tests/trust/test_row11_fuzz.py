@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,16 @@ def test_no_input_makes_a_parser_fail_hang_or_grow(tmp_path: Path, target: str) 
     extent = f"-max_total_time={SECONDS}" if SECONDS else f"-runs={runs}"
     options = [extent, f"-seed={seed(target)}", f"-timeout={HANG_SECONDS}", f"-rss_limit_mb={MEMORY_MB}"]
     options += ["-max_len=8192", "-print_final_stats=1", f"-artifact_prefix={tmp_path}/left-"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, errors="replace", check=False)
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="provstore-fuzz-", dir=memory if memory.is_dir() else None) as place:
+        done = subprocess.run(
+            [*command, *options],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env={**os.environ, "TMPDIR": place},
+        )
     left = {path.name: base64.b64encode(path.read_bytes()).decode() for path in tmp_path.glob("left-*")}
     assert done.returncode == 0, (left, done.stdout[-3000:], done.stderr[-3000:])
     executed = re.search(r"number_of_executed_units: (\d+)", done.stderr)
