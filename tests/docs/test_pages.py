@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+PLACE = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def of(page):
@@ -44,6 +46,21 @@ def test_every_link_of_a_page_leads_to_a_file(page):
     targets = [target for target in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
 
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def headings(page):
+    """Names by which the headings of a page can be linked to, as GitHub and most others make them."""
+    found = HEADING.findall(
+        re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of)
+def test_every_link_into_a_page_leads_to_a_heading(page):
+    links = [found for found in PLACE.findall(page.read_text(encoding="utf-8")) if "://" not in found[0]]
+
+    assert [link for link in links if link[1] not in headings(page.parent / link[0] if link[0] else page)] == []
 
 
 def test_the_generated_pages_are_current():
