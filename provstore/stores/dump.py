@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TypeAlias
 
 from provstore.cypher import query
 from provstore.model.block import UNIQUE_KEY
 from provstore.stores import GraphStore
 from provstore.stores.plain import properties
+
+Row: TypeAlias = "Mapping[str, object]"
 
 BUCKETS = 4_096
 _DIGEST_BYTES = 16
@@ -48,32 +52,40 @@ def apart(left: GraphStore, right: GraphStore) -> Apart:
 def _buckets(store: GraphStore, key: bytes) -> list[tuple[int, int]]:
     """Return (lines, sum of their digests) of each bucket: the order in which an engine gives facts does not matter."""
     counts, sums = array("q", bytes(8 * BUCKETS)), [0] * BUCKETS
-    for line in _facts(store):
-        data = line.encode("utf-8", errors="surrogatepass")
-        at = zlib.crc32(data) % BUCKETS
+    for spelling, _, _ in _spelled(store):
+        at = zlib.crc32(spelling) % BUCKETS
         counts[at] += 1
-        sums[at] += int.from_bytes(blake2b(data, digest_size=_DIGEST_BYTES, key=key).digest())
+        sums[at] += int.from_bytes(blake2b(spelling, digest_size=_DIGEST_BYTES, key=key).digest())
     return list(zip(counts, sums))
 
 
 def _lines_in(store: GraphStore, buckets: Collection[int]) -> Counter[str]:
     if not buckets:
         return Counter()
-    return Counter(
-        line for line in _facts(store) if zlib.crc32(line.encode("utf-8", errors="surrogatepass")) % BUCKETS in buckets
-    )
+    found = ((line, row) for spelling, line, row in _spelled(store) if zlib.crc32(spelling) % BUCKETS in buckets)
+    return Counter(line(row) for line, row in found)
 
 
 def _ordered(lines: Counter[str]) -> tuple[str, ...]:
     return tuple(sorted(lines.elements(), key=lambda line: (not line.startswith('{"labels"'), line)))
 
 
-def _facts(store: GraphStore) -> Iterator[str]:
+def _spelled(store: GraphStore) -> Iterator[tuple[bytes, Callable[[Row], str], Row]]:
+    """Yield each fact in a spelling that no other fact has, with what gives its line."""
     for row in store.run(query("read/store/nodes")):
         if "Applied" not in _labels(row["labels"]):
-            yield _node(row)
+            yield _node(row).encode("utf-8", errors="surrogatepass"), _node, row
     for row in store.run(query("read/store/relations")):
-        yield _relation(row)
+        yield _relation_spelling(row).encode("utf-8", errors="surrogatepass"), _relation, row
+
+
+def _relation_spelling(row: Row) -> str:
+    """Return a relationship's line, or something shorter where it has no properties, as most have none."""
+    source, target = row["source"], row["target"]
+    if row["properties"] or source.__class__ is not str or target.__class__ is not str:
+        return _relation(row)
+    ends = f"{_base(row['source_labels'])}\0{len(str(source))}\0{source}{_base(row['target_labels'])}\0{target}"
+    return f"{row['type']}\0{ends}"
 
 
 def canonical_dump(store: GraphStore) -> Iterator[str]:
@@ -86,11 +98,11 @@ def canonical_dump(store: GraphStore) -> Iterator[str]:
     yield from sorted(_relation(row) for row in store.run(query("read/store/relations")))
 
 
-def _node(row: Mapping[str, object]) -> str:
+def _node(row: Row) -> str:
     return _line({"labels": _labels(row["labels"]), "properties": _properties(row["properties"])})
 
 
-def _relation(row: Mapping[str, object]) -> str:
+def _relation(row: Row) -> str:
     ends = {
         "from": [_base(row["source_labels"]), row["source"]],
         "to": [_base(row["target_labels"]), row["target"]],
@@ -103,12 +115,20 @@ def _labels(held: object) -> list[str]:
 
 
 def _base(labels: object) -> str:
-    return next((label for label in _labels(labels) if label in UNIQUE_KEY), "")
+    return _base_of(tuple(map(str, labels))) if isinstance(labels, list) else ""
+
+
+@functools.lru_cache(maxsize=4_096)
+def _base_of(labels: tuple[str, ...]) -> str:
+    return next((label for label in sorted(labels) if label in UNIQUE_KEY), "")
 
 
 def _properties(held: object) -> dict[str, object]:
     return properties(held) if isinstance(held, dict) else {}
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
 def _line(fact: Mapping[str, object]) -> str:
-    return json.dumps(fact, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(fact)

@@ -16,7 +16,7 @@ def plain_row(row: dict[str, object]) -> dict[str, object]:
     """Return a row of the embedded engine in plain form; rows of simple values come back as they are."""
     for value in row.values():
         if value.__class__ not in _SIMPLE:
-            return {name: plain(value) for name, value in row.items()}
+            return {name: one if one.__class__ in _SIMPLE else plain(one) for name, one in row.items()}
     return row
 
 
@@ -27,9 +27,10 @@ def plain(value: object) -> object:
             return {"labels": sorted(value["labels"]), "properties": properties(value["properties"])}
         if value.keys() == _RELATION:
             return {"type": value["type"], "properties": value["properties"]}
-        return {name: plain(item) for name, item in properties(value).items()}
+        held = properties(value).items()
+        return {name: item if item.__class__ in _SIMPLE else plain(item) for name, item in held}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [item if item.__class__ in _SIMPLE else plain(item) for item in value]
     return value if value.__class__ in _SIMPLE else str(value)
 
 
