@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import neo4j
-from neo4j.exceptions import Neo4jError, ServiceUnavailable
+from neo4j.exceptions import Neo4jError, ServiceUnavailable, UnsupportedServerProduct
 
 LTS = "5.26.30"
 CURRENT = "2026.08.1"
@@ -110,7 +110,7 @@ def _ready(process: subprocess.Popen[bytes], uri: str, log: Path) -> Server:
             ):
                 session.run("ALTER CURRENT USER SET PASSWORD FROM 'neo4j' TO $new", new=_PASSWORD).consume()
             return Server(uri, "neo4j", _PASSWORD)
-        except (ServiceUnavailable, Neo4jError, OSError) as error:
+        except (ServiceUnavailable, UnsupportedServerProduct, Neo4jError, OSError) as error:
             if process.poll() is not None or time.monotonic() > give_up:
                 tail = log.read_text(errors="replace")[-2000:]
                 raise ServerMissingError(f"the server did not come up: {error}\n{tail}") from error
