@@ -84,7 +84,9 @@ class Batch:
 
     def facts_sha256(self) -> str:
         """Return what binds the facts: the digest of their blob, or of their lines joined by line ends."""
-        return self.sha256 or hashlib.sha256(b"\n".join(self.lines)).hexdigest()
+        if self.encoding == block_parquet.NAME:
+            return self.sha256
+        return hashlib.sha256(b"\n".join(self.lines)).hexdigest()
 
     def facts_path(self, directory: Path) -> Path | None:
         """Return where the facts blob lies; ``None`` for lines."""
@@ -183,18 +185,37 @@ def _batch(payload: bytes) -> Batch:
     said: Any = canonical.parse(first)
     if said["kind"] != "batch" or said["schema"] != SCHEMA_VERSION:
         raise InputError(f"kind {said['kind']!r}, schema {said['schema']!r}")
-    source = said["source"]
-    if source is not None:
-        source = Source(
-            source["sha256"],
-            source["size"],
-            source["reader"],
-            source["version"],
-            source["kept"],
-            source.get("rank"),
-            source.get("setAside", 0),
-            source.get("element"),
-        )
-        blobs.require_digest(source.sha256)
-    digest, size = str(said.get("sha256", "")), int(said.get("size", 0))
-    return Batch(said["run"], said["attempt"], said["rows"], said["encoding"], digest, size, source, tuple(lines))
+    run, encoding = said["run"], said["encoding"]
+    attempt, rows = _count(said["attempt"], "attempt"), _count(said["rows"], "rows")
+    if not isinstance(run, str):
+        raise InputError("run: is no name")
+    source = None if said["source"] is None else _source_of(said["source"])
+    if encoding == block_lines.NAME:
+        # Nothing but the lines says what they are: a digest beside them could be that of others.
+        return Batch(run, attempt, rows, encoding, "", 0, source, tuple(lines))
+    if encoding != block_parquet.NAME or lines:
+        raise InputError(f"encoding {str(encoding)[:40]!r} with {len(lines)} lines")
+    digest, size = blobs.require_digest(said["sha256"]), _count(said["size"], "size")
+    return Batch(run, attempt, rows, encoding, digest, size, source)
+
+
+def _source_of(said: Any) -> Source:
+    texts = [said["reader"], said["version"], said.get("element") or ""]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(said["kept"], bool):
+        raise InputError("source: a member has another type")
+    return Source(
+        blobs.require_digest(said["sha256"]),
+        _count(said["size"], "source: size"),
+        said["reader"],
+        said["version"],
+        said["kept"],
+        None if said.get("rank") is None else _count(said["rank"], "source: rank"),
+        _count(said.get("setAside", 0), "source: setAside"),
+        said.get("element"),
+    )
+
+
+def _count(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InputError(f"{name}: is no number from 0")
+    return value

@@ -178,12 +178,22 @@ class JournalEvidence:
 def _records(payload: bytes, entry: Entry, where: str) -> RecordFrame:
     first, *lines = payload.split(b"\n")
     head = _head(first, "records", max_bytes=frames.MAX_PAYLOAD_BYTES)
-    heads = tuple(RankHead(**said) for said in head["heads"])
+    heads = tuple(map(_rank_head, head["heads"]))
     if head["rows"] != len(lines) or not isinstance(head["first"], int) or head["first"] < 0:
         raise InputError(f"{len(lines)} records, its head says {head['rows']} from {head['first']}")
     return RecordFrame(
         head["run"], head["attempt"], head["first"], tuple(lines), heads, head["closes"] is True, entry.jseq, where
     )
+
+
+def _rank_head(said: Any) -> RankHead:
+    found = RankHead(**said)
+    numbers, texts = (found.rank, found.count), (found.keyid, found.sig)
+    if not all(type(number) is int and number >= 0 for number in numbers) or type(found.head) is not str:
+        raise InputError("a rank's head: a member has another type")
+    if not (texts == (None, None) or all(type(text) is str for text in texts)):
+        raise InputError("a rank's head: a signature without a key, or a key without a signature")
+    return found
 
 
 def _bundle(payload: bytes, entry: Entry, where: str) -> BundleFrame:

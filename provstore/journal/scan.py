@@ -77,7 +77,7 @@ def marker_id(directory: Path) -> str | None:
     except (OSError, InputError):
         return None
     name = said.get("store") if isinstance(said, dict) else None
-    return name if isinstance(name, str) and data == marker_content(name) else None
+    return name if isinstance(name, str) and name and data == marker_content(name) else None
 
 
 def marker_content(journal_id: str) -> bytes:

@@ -229,8 +229,10 @@ def _header(said: dict[str, canonical.Json], jseq: int, path: Path) -> Header | 
             f"(known: {FORMAT_VERSION} with {ID_SCHEME_VERSION})"
         )
     segment, prev, prev_size, created = (said.get(name) for name in ("segment", "prev", "prevSize", "createdMs"))
-    if not (isinstance(segment, int) and isinstance(prev, str)):
+    store = said.get("store")
+    # A journal without a name would take the bundles of any other.
+    if not (isinstance(segment, int) and isinstance(prev, str) and isinstance(store, str) and store):
         return None
     if not (isinstance(prev_size, int) and isinstance(created, int)):
         return None
-    return Header(str(said["store"]), segment, prev, prev_size, created, jseq)
+    return Header(store, segment, prev, prev_size, created, jseq)
