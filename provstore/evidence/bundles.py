@@ -288,11 +288,13 @@ class Ledger:
         return After(tree, chains, facts.policy or self._policy)
 
     def _heads(self, chains: dict[int, tuple[int, bytes]]) -> tuple[tuple[RankHead, ...], str | None]:
-        heads = tuple(
-            self._signed_heads.get((rank, count), RankHead(rank, count, head.hex()))
-            for rank, (count, head) in sorted(chains.items())
-        )
+        heads = tuple(self._head(rank, count, head.hex()) for rank, (count, head) in sorted(chains.items()))
         return (heads, None) if len(heads) <= MAX_RANKS_INSIDE else ((), statement.ranks_digest(heads))
+
+    def _head(self, rank: int, count: int, head: str) -> RankHead:
+        """Return where a rank's chain is, with the rank's signature if it signed just that."""
+        signed = self._signed_heads.get((rank, count))
+        return signed if signed is not None and signed.head == head else RankHead(rank, count, head)
 
 
 @dataclass(slots=True)
