@@ -23,7 +23,7 @@ from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import open_store
 
 if TYPE_CHECKING:
-    from provstore.api.verifying import Belief
+    from provstore.api.believing import Belief
     from provstore.evidence.bundles import Limits
     from provstore.evidence.keys import Signer
     from provstore.ingest.given import Progress
@@ -94,7 +94,7 @@ def belief(
         InputError: A file cannot be read.
         TrustError: A key is weak, or the trust file or an anchor does not hold.
     """
-    from provstore.api.verifying import belief as make
+    from provstore.api.believing import belief as make
     from provstore.evidence.trust_fields import moment
 
     return make(

@@ -22,8 +22,8 @@ from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import open_store
 
 if TYPE_CHECKING:
+    from provstore.api.believing import Belief
     from provstore.api.signing import Signing
-    from provstore.api.verifying import Belief
     from provstore.evidence.bundles import Limits
     from provstore.evidence.keys import Signer
     from provstore.evidence.statement import AnchorClaim

@@ -10,30 +10,34 @@ from pathlib import Path
 
 from provstore import config
 from provstore.analysis.evidence import Covers, attributed, differences, projection_differences
-from provstore.analysis.evidence.batches import compare_batches
+from provstore.analysis.evidence.batches import Batches, compare_batches
+from provstore.analysis.evidence.elsewhere import stated_elsewhere
+from provstore.api.believing import Belief
 from provstore.api.signing import fitting
-from provstore.errors import ConfigError, InputError
+from provstore.errors import ConfigError
 from provstore.evidence import anchors as held
-from provstore.evidence import bundles, checkpoint, public_forms, timestamps, trust
+from provstore.evidence import checkpoint, trust
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.verify import Checked, verify
 from provstore.evidence.verify_file import verify_file
+from provstore.evidence.verify_findings import state_of
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal, JournalEvidence, Problem
 from provstore.model.evidence import EvidenceLog
 from provstore.model.verification import (
-    ALLOWED,
+    FACTS_NOT_COMPARED,
     FAULT,
     NOT_CHECKED,
     OK,
+    SHARED_GRAPH,
     UNKNOWN,
     UNPROVEN,
     EvidenceFinding,
     Verification,
 )
+from provstore.queries.evidence import GraphEvidence, stored_evidence
 from provstore.queries.evidence import scopes as graph_scopes
-from provstore.queries.evidence import stored_evidence
-from provstore.queries.info import behind, is_shared, lost
+from provstore.queries.info import behind, is_shared, lost, other_positions
 from provstore.stores import GraphStore, open_store
 from provstore.stores.dump import apart
 
@@ -44,94 +48,12 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
-    """What a verification believes before it looks at the evidence."""
-
-    trust: trust.Trust
-    anchors: tuple[held.Anchor, ...] = ()
-    """Given beside those of the state."""
-    state: held.AnchorState | None = None
-    """The verifier's own anchors: read before, refreshed after."""
-    at: str | None = None
-    """Moment at which keys are judged; the present when not given."""
-    org: str = bundles.ORG
-    allow: tuple[str, ...] = ()
-    trust_path: Path | None = None
-    """The trust file, which must not lie inside the store that it judges; ``None`` for single keys."""
-
-    def __post_init__(self) -> None:
-        """Refuse limits that do not exist."""
-        unknown = sorted(set(self.allow) - set(ALLOWED))
-        if unknown:
-            raise ConfigError(f"{', '.join(unknown)}: --allow: not a limit; known are {', '.join(ALLOWED)}")
-
-    def inputs(self, source: str, anchors: Sequence[held.Anchor]) -> dict[str, object]:
-        """Return what an answer depends on, as JSON values."""
-        return {
-            "source": source,
-            "trust": {
-                "source": self.trust.source,
-                "version": self.trust.version,
-                "first_use": self.trust.first_use,
-            },
-            "anchors": [
-                {"origin": one.origin, "size": one.size, "source": one.source, "seen": one.seen} for one in anchors
-            ],
-            "at": self.at,
-            "org": self.org,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Scope:
     """One attempt of one run of one journal."""
 
     run: str
     attempt: int
     store: str
-
-
-def belief(
-    *,
-    public_keys: Sequence[str | Path],
-    trust_file: str | Path | None,
-    pin: str | None,
-    first_use: bool,
-    anchors: Iterable[str | Path],
-    state: str | Path | None,
-    at: str | None,
-    org: str,
-    allow: Sequence[str],
-    tsa: Sequence[str | Path],
-    outside: Iterable[Path],
-) -> Belief:
-    """Return what a verification believes; ``provstore.belief`` documents it."""
-    own = held.AnchorState(config.anchor_directory(state))
-    if public_keys:
-        keys = [_public_key(Path(path)) for path in public_keys]
-        known = trust.Trust.of_keys(keys, ", ".join(map(str, public_keys)))
-        return Belief(known, read_anchors(anchors, known, tsa), own, at, org, tuple(allow))
-    path = config.trust_file(trust_file)
-    if not path.exists():
-        raise ConfigError(
-            f"{path}: trust: there is none: nothing says whose signatures count",
-            hint="provstore keys trust NAME makes one; --public-key FILE names a single key",
-        )
-    for directory in outside:
-        trust.require_outside(path, directory)
-    known = trust.load(path, pin=pin, first_use=first_use, at=at)
-    return Belief(known, read_anchors(anchors, known, tsa), own, at, org, tuple(allow), path)
-
-
-def _public_key(path: Path) -> bytes:
-    return public_forms.read_public(_bytes_of(path, "public key"), str(path))
-
-
-def _bytes_of(path: Path, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {what}: cannot be read: {error.strerror}") from error
 
 
 class StoreVerifier:
@@ -144,10 +66,19 @@ class StoreVerifier:
         directory: Where the store's files are: an anchor in there holds nothing in place.
         belief: Trust and anchors.
         source: ``both``, ``journal`` or ``graph``: whose bytes are judged.
+        may_share: The graph is on a server, which other journals may fill as well.
     """
 
     def __init__(
-        self, journal: Journal, graph: GraphStore, place: str, directory: Path, belief: Belief, source: str
+        self,
+        journal: Journal,
+        graph: GraphStore,
+        place: str,
+        directory: Path,
+        belief: Belief,
+        source: str,
+        *,
+        may_share: bool,
     ) -> None:
         if source not in SOURCES:
             raise ConfigError(f"{source}: --source: not known; known are {', '.join(SOURCES)}")
@@ -155,6 +86,9 @@ class StoreVerifier:
         self._belief, self._source, self._directory = belief, source, directory
         self._problems: list[EvidenceFinding] | None = None
         self._differences: list[EvidenceFinding] | None = None
+        self._elsewhere: dict[tuple[str, int], list[int]] | None = None
+        self._signed_batches: dict[tuple[str, int], frozenset[int]] = {}
+        self._may_share = may_share
 
     def scopes(self, run: str | None, attempt: int | None) -> list[Scope]:
         """Return what is to be verified: everything that journal, graph or anchors know of and that fits."""
@@ -191,33 +125,45 @@ class StoreVerifier:
         axes = {"graph": NOT_CHECKED, "journal": NOT_CHECKED}
         counts: dict[str, int] = {}
         is_here = scope.store == self._journal.journal_id
+        log = self._journal.evidence(scope.run, scope.attempt) if is_here else self._nothing(scope)
         if self._source != "graph":
-            log = self._journal.evidence(scope.run, scope.attempt) if is_here else self._nothing(scope)
             checked.append(self._checked(log, anchors, "journal"))
-            compared = compare_batches(
-                scope.run, scope.attempt, self._journal.batches(), log.records(), self._journal.batch_fault
-            )
-            findings += [
-                *compared.findings,
-                *(replace(one, run=scope.run, attempt=scope.attempt) for one in self._of_journal()),
-            ]
+            compared = self._compared(log)
+            problems = (replace(one, run=scope.run, attempt=scope.attempt) for one in self._of_journal())
+            findings += [*compared.findings, *problems]
             counts |= {"batches": compared.covered + compared.unsigned, "batches_unsigned": compared.unsigned}
-            axes["journal"] = FAULT if self._of_journal() else OK
+            axes["journal"] = _state(findings)
+            if any(one.code == "after-close" for one in findings):
+                axes["closing"] = FAULT
+        elif not is_here:
+            checked.append(self._checked(log, anchors, "graph"))
         if self._source != "journal" and is_here:
             late = behind(self._graph, self._journal)
             if late:
                 findings.append(_unfinished(scope, late))
                 axes["graph"] = UNKNOWN
             if not late or self._source == "graph":
-                stored = stored_evidence(self._graph, scope.run, scope.attempt)
-                checked.append(self._checked(stored, anchors, "graph"))
+                checked.append(self._checked(self._stored(scope), anchors, "graph"))
                 differing = self._of_graph(scope)
                 findings += differing
-                axes["graph"] = FAULT if differing else axes["graph"] if late else OK
+                axes["graph"] = _state(differing) if differing or not late else UNKNOWN
         merged = _merged(scope, checked, findings, axes, counts)
         inputs = self._belief.inputs(self._source, anchors)
-        note = checked[0].head_note if checked else None
-        return replace(merged, inputs=inputs, allowed=self._belief.allow), note
+        limits = (*self._limits(), *merged.limits)
+        return replace(merged, inputs=inputs, limits=limits, allowed=self._belief.allow), checked[0].head_note
+
+    def _stored(self, scope: Scope) -> GraphEvidence:
+        return stored_evidence(self._graph, scope.run, scope.attempt, self._journal.journal_id)
+
+    def _compared(self, log: EvidenceLog) -> Batches:
+        journal = self._journal
+        return compare_batches(log.run, log.attempt, journal.batches(), log.records(), journal.batch_fault)
+
+    def _limits(self) -> list[str]:
+        """Return in the fixed words what the asked source, or a shared graph, cannot show."""
+        if self._source == "graph":
+            return [FACTS_NOT_COMPARED]
+        return [SHARED_GRAPH] if self._source == "both" and self._may_share and is_shared(self._graph) else []
 
     def _checked(self, log: EvidenceLog, anchors: Sequence[held.Anchor], source: str) -> Checked:
         belief = self._belief
@@ -236,14 +182,17 @@ class StoreVerifier:
 
     def _of_graph(self, scope: Scope) -> list[EvidenceFinding]:
         if self._source == "graph":
-            stored = stored_evidence(self._graph, scope.run, scope.attempt)
+            stored = self._stored(scope)
             covers = Covers()
             covers.add(stored)
             return attributed(projection_differences(stored, stored), (), covers)
         if self._differences is None:
             self._differences = list(self._graph_differences())
         pair = (scope.run, scope.attempt)
-        return [one for one in self._differences if (one.run, one.attempt) == pair or not one.run]
+        # What names an attempt that nothing else knows would be told by no answer.
+        known = {*self._journal.scopes(), *graph_scopes(self._graph)} - {pair}
+        own = [one for one in self._differences if (one.run, one.attempt) not in known]
+        return [*own, *self._of_others(pair)]
 
     def _graph_differences(self) -> Iterator[EvidenceFinding]:
         covers = Covers()
@@ -253,11 +202,38 @@ class StoreVerifier:
             replay(empty, self._journal, on_problem=lambda _: None)
             both = apart(empty, self._graph)
             found = list(differences(both.left, both.right))
-        if is_shared(self._graph):
+        if self._may_share and is_shared(self._graph):
             # What other journals have put into the same server is theirs to judge.
             found = [one for one in found if not one.is_extra or covers.knows(one.fact)]
         blocks = self._journal.blocks(on_problem=lambda _: None)
         yield from attributed(found, blocks, covers)
+        for other in () if self._may_share else other_positions(self._graph, self._journal):
+            text = f"the graph of this journal also states a position of {other[:80]}, which nothing recorded"
+            yield EvidenceFinding("", 0, None, None, "graph-mismatch", "the graph", text)
+
+    def _of_others(self, pair: tuple[str, int]) -> Iterator[EvidenceFinding]:
+        """Yield that batches of other attempts, which nobody has signed, say something of this one's elements."""
+        if self._elsewhere is None:
+            several = len({(batch.run, batch.attempt) for _, batch in self._journal.batches()}) > 1
+            blocks = self._journal.blocks(on_problem=lambda _: None) if several else ()
+            self._elsewhere = stated_elsewhere(blocks)
+        numbers = self._elsewhere.get(pair, [])
+        whose = {number: (batch.run, batch.attempt) for number, batch in self._journal.batches()} if numbers else {}
+        for number in numbers:
+            if number not in self._signed(whose[number]):
+                text = "run {}, attempt {}".format(*whose[number]) if whose[number][0] else "imported documents"
+                words = f"batch {number} of the journal, of {text}, says something of this run: nobody has signed it"
+                yield EvidenceFinding(*pair, None, None, "unsigned-tail", "the journal", words)
+
+    def _signed(self, pair: tuple[str, int]) -> frozenset[int]:
+        """Return the batches of an attempt that a bundle covers; none where anything about it is at fault."""
+        if pair not in self._signed_batches:
+            log = self._journal.evidence(*pair)
+            checked, compared = self._checked(log, (), "journal"), self._compared(log)
+            is_bad = _state([*checked.findings, *compared.findings]) in (FAULT, UNKNOWN)
+            signed = () if is_bad else (n for n, index in compared.records.items() if index < checked.signed)
+            self._signed_batches[pair] = frozenset(signed)
+        return self._signed_batches[pair]
 
 
 def verify_store(
@@ -277,7 +253,8 @@ def verify_store(
     if belief.trust_path is not None:
         trust.require_outside(belief.trust_path, own)
         trust.require_outside(belief.trust_path, directory)
-    verifier = StoreVerifier(journal, graph, str(directory.resolve()), own, belief, source)
+    may_share = config.embedded_directory(uri) is None and not uri.startswith("memory:")
+    verifier = StoreVerifier(journal, graph, str(directory.resolve()), own, belief, source, may_share=may_share)
     scopes = verifier.scopes(*asked)
     if not scopes:
         fitting((), uri, *asked)
@@ -327,38 +304,24 @@ def verify_files(paths: Iterable[Path], belief: Belief) -> tuple[Verification, .
         anchors = [*own, *(anchor for anchor in belief.anchors if anchor.origin == origin)]
         checked = verify(log, belief.trust, anchors, at=belief.at, org=belief.org, source="files", within=path)
         scope = Scope(log.run, log.attempt, log.store)
-        merged = _merged(scope, [checked], [], {"graph": NOT_CHECKED, "journal": NOT_CHECKED}, {})
+        findings = [] if _has_other_records(checked) else list(_moved(log))
+        axes = {"graph": NOT_CHECKED, "journal": NOT_CHECKED} | ({"tree": FAULT} if findings else {})
+        merged = _merged(scope, [checked], findings, axes, {})
         inputs = {**belief.inputs("files", anchors), "path": str(path)}
         answers.append(replace(merged, inputs=inputs, allowed=belief.allow))
     return tuple(answers)
 
 
-def read_anchors(
-    paths: Iterable[str | Path], known: trust.Trust, tsa: Sequence[str | Path] = ()
-) -> tuple[held.Anchor, ...]:
-    """Return the anchors in files and directories; one with a time stamp beside it (``<file>.tsr``) is dated by that.
+def _has_other_records(checked: Checked) -> bool:
+    """Return whether the records were found to differ already, or could not be read."""
+    return any(one.code in {"subject-mismatch", "rows-missing", "check-unfinished"} for one in checked.findings)
 
-    Args:
-        paths: Checkpoints, or directories of anchors.
-        known: Whose signature under a checkpoint a time stamp may date.
-        tsa: Certificates of time-stamping authorities that are trusted; without any, time stamps are not looked at.
 
-    Raises:
-        InputError: A file cannot be read.
-        TrustError: A file holds no checkpoint, or a time stamp does not hold for it.
-    """
-    found: list[held.Anchor] = []
-    roots = [_bytes_of(Path(path), "certificate") for path in tsa]
-    for path in map(Path, paths):
-        if path.is_dir():
-            found += held.AnchorState(path).all()
-            continue
-        anchor, token = held.read(path), path.with_name(f"{path.name}.tsr")
-        if roots and token.exists():
-            publics = [key.public for key in known.keys]
-            anchor = timestamps.dated(anchor, _bytes_of(token, "time stamp"), roots, publics)
-        found.append(anchor)
-    return tuple(found)
+def _moved(log: ExportedEvidence) -> Iterator[EvidenceFinding]:
+    """Yield the files whose lines are all signed, yet in another epoch: whoever reads one by itself is misled."""
+    for number, name in log.moved():
+        text = f"{name} is not the file that its bundle signs: records stand in the file of another epoch."
+        yield EvidenceFinding(log.run, log.attempt, number, None, "subject-mismatch", name, text)
 
 
 def _merged(
@@ -385,6 +348,11 @@ def _merged(
         findings=tuple(sorted(known.values(), key=EvidenceFinding.order)),
         limits=tuple(dict.fromkeys(text for part in checked for text in part.limits)),
     )
+
+
+def _state(findings: Iterable[EvidenceFinding]) -> str:
+    """Return the state of an axis to which all of these findings belong."""
+    return min((state_of(one.code) for one in findings), default=OK, key=_WORST_FIRST.index)
 
 
 def _unfinished(scope: Scope, late: int) -> EvidenceFinding:

@@ -6,6 +6,7 @@ What a file says about its run is a claim until its signature has been checked; 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import stat
@@ -73,6 +74,28 @@ class ExportedEvidence:
         for number, forms in self._epochs.items():
             if _RECORDS in forms:
                 yield from self._lines(_name(number, _RECORDS))
+
+    def moved(self) -> Iterator[tuple[int, str]]:
+        """Yield number and name of every file of records that is not the one that the bundle of its number states."""
+        for number, forms in self._epochs.items():
+            told = self._stated(number, forms) if _RECORDS in forms else None
+            if told is not None:
+                name = _name(number, _RECORDS)
+                found = hashlib.sha256()
+                with _opened(self.directory / name, MAX_EPOCH_BYTES) as file:
+                    while piece := file.read(1 << 20):
+                        found.update(piece)
+                if found.hexdigest() != told:
+                    yield number, name
+
+    def _stated(self, number: int, forms: set[str]) -> str | None:
+        form = next((form for form in (_DSSE, _SIGSTORE) if form in forms), None)
+        if form is None:
+            return None
+        try:
+            return statement.parse(dsse.parse(self._envelope(number, form)).payload).subject_sha256
+        except TrustError:
+            return None
 
     def _lines(self, name: str) -> Iterator[RecordAt]:
         path, most = self.directory / name, canonical.MAX_RECORD_BYTES + 1

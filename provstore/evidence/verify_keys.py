@@ -90,6 +90,10 @@ class KeyCheck:
                     one, "untrusted-key", f"its bundle was signed before key {key.keyid} was valid, {key.not_before}."
                 )
                 return True
+            if self.at_ns is None and all((_seen(held) or 0) < begin for held in self.anchors):
+                text = f"key {key.keyid} is valid from {key.not_before} on, and nothing shows that this has come."
+                self._window(one, "key-unproven", text)
+                return True
         if key.not_after is None:
             return False
         end = nanoseconds(key.not_after)

@@ -38,6 +38,10 @@ NO_ANCHOR = (
 )
 PARTLY_ANCHORED = "Anchored to {size} of {records} records; completeness of the tail is not proven."
 NEVER_CLOSED = "Run never closed: nobody has signed that these are all its records."
+FACTS_NOT_COMPARED = (
+    "From the graph alone: the facts that were read from files were not compared; that takes the journal."
+)
+SHARED_GRAPH = "Several journals share this graph: what belongs to no run of this one was not compared."
 REVOKED = "Unproven: the key is revoked since {since} and nothing shows that this signature is older."
 ASSERTED = "Asserted by rank {rank} with key {keyid}"
 

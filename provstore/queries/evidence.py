@@ -23,10 +23,19 @@ def scopes(store: GraphStore) -> list[tuple[str, int]]:
     return sorted((row["run"], row["attempt"]) for row in rows if _is_scope(row))  # type: ignore[misc]
 
 
-def stored_evidence(store: GraphStore, run: str, attempt: int) -> GraphEvidence:
-    """Return the evidence of one attempt from the graph alone."""
-    journals = [row["journal"] for row in store.run(query("read/store/applied"))]
-    return GraphEvidence(run, attempt, str(journals[0]) if len(journals) == 1 else "", store)
+def stored_evidence(store: GraphStore, run: str, attempt: int, journal: str | None = None) -> GraphEvidence:
+    """Return the evidence of one attempt from the graph alone.
+
+    Args:
+        store: The graph.
+        run: The run.
+        attempt: Its incarnation.
+        journal: Id of the journal whose evidence it must be; as the graph states it when not given.
+    """
+    if journal is None:
+        journals = [row["journal"] for row in store.run(query("read/store/applied"))]
+        journal = str(journals[0]) if len(journals) == 1 else ""
+    return GraphEvidence(run, attempt, journal, store)
 
 
 @dataclass(frozen=True, slots=True)

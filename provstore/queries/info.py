@@ -35,6 +35,14 @@ def is_shared(store: GraphStore) -> bool:
     return len(list(store.run(query("read/store/applied")))) > 1
 
 
+def other_positions(store: GraphStore, journal: Journal) -> list[str]:
+    """Return the ids, as a graph states them, of the journals that it says it holds beside the one position of ours."""
+    known = [row["journal"] for row in store.run(query("read/store/applied"))]
+    if journal.journal_id in known:
+        known.remove(journal.journal_id)
+    return sorted(map(str, known))
+
+
 def lost(store: GraphStore, journal: Journal) -> str | None:
     """Return what a graph holds that its journal acknowledged and no longer has, in words; None when nothing is."""
     first, last = journal.position + 1, applied(store, journal)

@@ -73,7 +73,7 @@ def _ordered(lines: Counter[str]) -> tuple[str, ...]:
 def _spelled(store: GraphStore) -> Iterator[tuple[bytes, Callable[[Row], str], Row]]:
     """Yield each fact in a spelling that no other fact has, with what gives its line."""
     for row in store.run(query("read/store/nodes")):
-        if "Applied" not in _labels(row["labels"]):
+        if not _is_position(row):
             yield _node(row).encode("utf-8", errors="surrogatepass"), _node, row
     for row in store.run(query("read/store/relations")):
         yield _relation_spelling(row).encode("utf-8", errors="surrogatepass"), _relation, row
@@ -93,9 +93,14 @@ def canonical_dump(store: GraphStore) -> Iterator[str]:
 
     All lines are held in memory to sort them: about 1 KiB a fact.
     """
-    nodes = (_node(row) for row in store.run(query("read/store/nodes")) if "Applied" not in _labels(row["labels"]))
+    nodes = (_node(row) for row in store.run(query("read/store/nodes")) if not _is_position(row))
     yield from sorted(nodes)
     yield from sorted(_relation(row) for row in store.run(query("read/store/relations")))
+
+
+def _is_position(row: Row) -> bool:
+    """Return whether a node tells how far a journal is and is nothing else besides."""
+    return row["labels"] == ["Applied"]
 
 
 def _node(row: Row) -> str:

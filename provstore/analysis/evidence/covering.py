@@ -106,13 +106,21 @@ class Covers:
 
 def _stated_scope(fact: Fact) -> tuple[str, int] | None:
     """Return the attempt that the id or the properties of a fact name."""
-    found = _OF_RUN.match(fact.identity[1] if fact.is_node else fact.identity[2])
+    found = scope_in(fact.identity[1] if fact.is_node else fact.identity[2])
     run, attempt = fact.properties.get("run"), fact.properties.get("attempt")
+    if found is not None:
+        return found
+    if isinstance(run, str) and isinstance(attempt, int) and not isinstance(attempt, bool):
+        return run, attempt
+    return None
+
+
+def scope_in(iri: str) -> tuple[str, int] | None:
+    """Return the attempt that the id of an element names; None for other ids."""
+    found = _OF_RUN.match(iri)
     if found is not None:
         with contextlib.suppress(ValueError):
             return ids.component_text(found[1]), int(found[2])
-    if isinstance(run, str) and isinstance(attempt, int) and not isinstance(attempt, bool):
-        return run, attempt
     return None
 
 
