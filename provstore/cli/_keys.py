@@ -34,3 +34,22 @@ def signer(given: str | None) -> PrivateKey:
     if not names:
         raise ConfigError(f"{directory}: keys: there is none", hint="provstore keys generate NAME makes one")
     raise ConfigError(f"{directory}: keys: there are {len(names)}: {', '.join(names)}", hint="choose with --key NAME")
+
+
+def unlisted(key: PrivateKey) -> str | None:
+    """Return a remark when the user's own trust file does not list a key; ``None`` when it does, or there is none."""
+    from provstore.errors import ProvstoreError
+    from provstore.evidence import keys, trust
+
+    path = config.trust_file()
+    if not path.exists():
+        return None
+    try:
+        listed = trust.read(path).trust.key(keys.fingerprint(key.public_key))
+    except (ProvstoreError, OSError):
+        # Whoever verifies is told what is wrong with the file.
+        return None
+    if listed is not None:
+        return None
+    name = keys.fingerprint(key.public_key)
+    return f"{path} does not list {name}: provstore verify will not trust this signature before provstore keys trust"

@@ -63,6 +63,9 @@ def seal(
             progress=progress,
         )
 
+    if (remark := _keys.unlisted(signer)) is not None:
+        screen.remark(remark)
+
     def draw(console: Console) -> None:
         print_lines(console, seal_lines(report, width=console.width))
 

@@ -128,13 +128,13 @@ class _Run:
 
     def _limits(self, anchored: AnchorCheck, reach: AnchorReach) -> list[str]:
         notes = self._notes
-        found = [anchored.no_anchor()] if notes.has("unanchored") else []
+        found = [FIRST_USE] if self._trust.first_use else []
+        if notes.has("unanchored"):
+            found.append(anchored.no_anchor())
         if 0 < reach.size < reach.of:
             found.append(PARTLY_ANCHORED.format(size=reach.size, records=reach.of))
         if notes.has("not-closed"):
             found.append(NEVER_CLOSED)
-        if self._trust.first_use:
-            found.append(FIRST_USE)
         return [*found, ALWAYS]
 
 

@@ -40,6 +40,11 @@ def verify_file(path: Path, trust: Trust) -> Verification:
         InputError: It cannot be read, or is none of these.
     """
     data = _read(path)
+    if path.suffix == ".jsonl":
+        raise InputError(
+            f"{path}: evidence: holds lines, and no signature covers it by itself",
+            hint="give its folder, or the .dsse.json beside it",
+        )
     try:
         if data.startswith(b"{"):
             found = _bundle(path, data, trust)
