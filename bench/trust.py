@@ -133,10 +133,11 @@ def _one_signature_an_epoch(records: int) -> Figures:
     for first in range(0, records, EPOCH):
         values = [_value(at) for at in range(first, min(records, first + EPOCH))]
         ranks = [at % 8 for at in range(first, min(records, first + EPOCH))]
+        steps = [at // 64 for at in range(first, min(records, first + EPOCH))]
         started = time.process_time()
         lines = [canonical.encode(value) for value in values]
         encoded = time.process_time()
-        ledger.add_plain(lines, ranks)
+        ledger.add_plain(lines, ranks, steps)
         while ledger.pending:
             ledger.accept(ledger.seal(signer, limits=limits))
         ended = time.process_time()
@@ -180,7 +181,7 @@ def _filled(place: Path, records: int) -> tuple[float, float]:
             started, began = time.process_time(), time.perf_counter()
             journal.append_records(ledger.run, 0, lines)
             cpu, wall = cpu + time.process_time() - started, wall + time.perf_counter() - began
-            ledger.add_plain(lines, ranks)
+            ledger.add_plain(lines, ranks, [at // 64 for at in own])
             sealed = ledger.seal(_signer(), limits=bundles.Limits(EPOCH))
             journal.append_bundle(ledger.run, 0, sealed.envelope, sealed.note)
             ledger.accept(sealed)

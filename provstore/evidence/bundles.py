@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,11 +27,11 @@ from provstore.model.evidence import (
     RankHead,
 )
 
+_NOTABLE = frozenset((INGEST, POLICY, RUN_CLOSE))
 ORG = "provstore"
 """First part of the origin of checkpoints, unless the operator names another."""
 NOTHING = "0" * 64
 MAX_RANKS_INSIDE = 2_000
-_NUMBER = re.compile(rb"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,9 @@ class Ledger:
     _pending_bytes: int = 0
     _pending: list[bytes] = field(default_factory=list)
     _ranks: list[int | None] = field(default_factory=list)
+    _steps: list[int | None] = field(default_factory=list)
+    _notable: list[int] = field(default_factory=list)
+    """Indexes in the run tree of pending records that say something of their epoch as a whole."""
     _chains: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     _ends: dict[int, tuple[int, int, bytes]] = field(default_factory=dict)
     """Rank → (records of the run looked at, its own among them, head of its chain): where :meth:`chain` goes on."""
@@ -144,8 +147,11 @@ class Ledger:
         for line in lines:
             said: dict[str, Any] = orjson.loads(line)
             rank = said.get("rank")
-            # The rank first: whoever signs meanwhile takes only lines whose rank is known.
+            # These first: whoever signs meanwhile takes only lines of which they are known.
             self._ranks.append(rank)
+            self._steps.append(step if type(step := said.get("step")) is int else None)
+            if said.get("kind") in _NOTABLE:
+                self._notable.append(self.total)
             self._pending.append(line)
             self._pending_bytes += len(line) + 1
             self.counts[rank] = self.counts.get(rank, 0) + 1
@@ -157,13 +163,14 @@ class Ledger:
             elif said.get("kind") == RANK_CERTIFICATE:
                 self.certified.add((said["certified"], said["keyid"]))
 
-    def add_plain(self, lines: Sequence[bytes], ranks: Sequence[int | None]) -> None:
-        """Take note of records that are neither of a file nor of the journal itself; ``ranks`` says whose each is."""
+    def add_plain(self, lines: Sequence[bytes], ranks: Sequence[int | None], steps: Sequence[int | None]) -> None:
+        """Take note of observations and digests, which need not be parsed: whose each is, and of which step."""
         self._ranks += ranks
+        self._steps += steps
         self._pending += lines
         self._pending_bytes += sum(map(len, lines)) + len(lines)
-        for rank in ranks:
-            self.counts[rank] = self.counts.get(rank, 0) + 1
+        for rank, count in Counter(ranks).items():
+            self.counts[rank] = self.counts.get(rank, 0) + count
         self.total += len(lines)
 
     def add_heads(self, heads: Iterable[RankHead]) -> None:
@@ -207,7 +214,7 @@ class Ledger:
         """
         taken = self._take(limits)
         claims = claims or Claims()
-        lines, facts = self._pending[:taken], _facts(self._pending[:taken])
+        lines, facts = self._pending[:taken], self._facts(taken)
         after = self._advanced(taken, facts)
         tree, now = after.tree, clock_ns()
         inside, outside = self._heads(after.chains)
@@ -244,7 +251,8 @@ class Ledger:
         taken = sealed.epoch.size - self.size
         self.tree, self._chains, self._policy = sealed.after.tree, sealed.after.chains, sealed.after.policy
         self._pending_bytes -= sum(map(len, self._pending[:taken])) + taken
-        del self._pending[:taken], self._ranks[:taken]
+        del self._pending[:taken], self._ranks[:taken], self._steps[:taken]
+        self._notable = [index for index in self._notable if index >= self.size]
         self.number, self.prev, self.closed = sealed.epoch.number + 1, sealed.payload_sha256, sealed.epoch.closed
 
     def skip(self, envelope: bytes) -> None:
@@ -263,12 +271,14 @@ class Ledger:
         if epoch.size - self.size > self.pending:
             raise TrustError(f"{where}: covers records that are not there", code="rows-missing")
         taken = epoch.size - self.size
-        after = self._advanced(taken, _facts(self._pending[:taken]))
+        after = self._advanced(taken, self._facts(taken))
         if after.tree.root().hex() != epoch.root:
             raise TrustError(f"{where}: the records are not those that were signed", code="root-mismatch")
         self.accept(Sealed(epoch, envelope, b"", hashlib.sha256(opened.payload).hexdigest(), after))
 
     def _take(self, limits: Limits) -> int:
+        if self._pending_bytes <= limits.size_bytes:
+            return min(len(self._pending), limits.records)
         size = taken = 0
         for line in self._pending[: limits.records]:
             size += len(line) + 1
@@ -281,11 +291,24 @@ class Ledger:
         tree, chains = self.tree.copy(), dict(self._chains)
         leaves = merkle.leaf_hashes(self._pending[:taken])
         tree.extend(leaves)
+        own: dict[int, list[bytes]] = {}
         for leaf, rank in zip(leaves, self._ranks):
             if rank is not None:
-                count, head = chains.get(rank) or (0, rank_heads.start(self.run, rank))
-                chains[rank] = (count + 1, rank_heads.extend(head, leaf))
+                own.setdefault(rank, []).append(leaf)
+        for rank, added in own.items():
+            count, head = self._chain_of(rank)
+            chains[rank] = (count + len(added), rank_heads.extend_all(head, added))
         return After(tree, chains, facts.policy or self._policy)
+
+    def _facts(self, taken: int) -> _Facts:
+        """Return what the next records say together; only those that say something of an epoch are parsed."""
+        found = _Facts()
+        steps = [step for step in self._steps[:taken] if step is not None]
+        found.steps = (min(steps), max(steps)) if steps else None
+        for index in self._notable:
+            if index < self.size + taken:
+                found.read(self._pending[index - self.size])
+        return found
 
     def _heads(self, chains: dict[int, tuple[int, bytes]]) -> tuple[tuple[RankHead, ...], str | None]:
         heads = tuple(self._head(rank, count, head.hex()) for rank, (count, head) in sorted(chains.items()))
@@ -305,6 +328,17 @@ class _Facts:
     policy: statement.Policy | None = None
     weakest: tuple[str, str] | None = None
     closes: bool = False
+
+    def read(self, line: bytes) -> None:
+        """Take note of a record."""
+        said: dict[str, Any] = orjson.loads(line)
+        if said["kind"] == POLICY:
+            self.policy = statement.Policy(hashlib.sha256(line).hexdigest(), said["mode"], said["reason"])
+            self.state(said["mode"], said["reason"])
+        elif said["kind"] == INGEST:
+            self.state(said["policy"]["mode"], said["policy"]["reason"])
+        elif said["kind"] == RUN_CLOSE:
+            self.closes = True
 
     def state(self, mode: str, reason: str) -> None:
         """Take note of a mode that a record states."""
@@ -327,35 +361,6 @@ def load(log: EvidenceLog, heads: Iterable[RankHead] = ()) -> Ledger:
         ledger.skip(bundle.envelope)
     ledger.add(records)
     return ledger
-
-
-def _facts(lines: Sequence[bytes]) -> _Facts:
-    """Return what the records of one epoch say; only those that say something of it are parsed."""
-    found = _Facts()
-    # A quote inside a string is escaped, so these can only be members of the record itself.
-    # As the last member it ends at the brace, which is what is left out where there is no comma behind it.
-    spelled = {line[at + 7 : line.find(b",", at)] for line in lines if (at := line.find(b'"step":')) >= 0}
-    steps = [int(number) for number in spelled if _NUMBER.fullmatch(number)]
-    found.steps = (min(steps), max(steps)) if steps else None
-    for line in lines:
-        if b'"kind":"observation"' in line:
-            continue
-        if b'"kind":"policy"' not in line and b'"kind":"ingest"' not in line and b'"kind":"run-close"' not in line:
-            continue
-        said: dict[str, Any] = orjson.loads(line)
-        if said["kind"] == POLICY:
-            found.policy = statement.Policy(hashlib.sha256(line).hexdigest(), said["mode"], said["reason"])
-            found.state(said["mode"], said["reason"])
-        elif said["kind"] == INGEST:
-            found.state(said["policy"]["mode"], said["policy"]["reason"])
-        elif said["kind"] == RUN_CLOSE:
-            found.closes = True
-    return found
-
-
-def _weaker(known: tuple[str, str] | None, said: dict[str, Any]) -> tuple[str, str]:
-    mode, reason = said["mode"], said["reason"]
-    return known if known is not None and MODES.index(known[0]) <= MODES.index(mode) else (mode, reason)
 
 
 def event_numbers(line: bytes) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 from provstore.errors import InputError
@@ -23,6 +24,13 @@ def start(run: str, rank: int) -> bytes:
 def extend(head: bytes, leaf: bytes) -> bytes:
     """Return the head after one more record, given by its leaf hash."""
     return sha256(head + leaf).digest()
+
+
+def extend_all(head: bytes, leaves: Iterable[bytes]) -> bytes:
+    """Return the head after more records, given by their leaf hashes in order."""
+    for leaf in leaves:
+        head = sha256(head + leaf).digest()
+    return head
 
 
 def body(run: str, attempt: int, rank: int, count: int, head: bytes) -> bytes:

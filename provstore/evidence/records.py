@@ -212,7 +212,9 @@ def _named(values: Mapping[str, Scalar]) -> list[Json]:
         if not isinstance(name, str):
             raise InputError(f"record: name: {str(name)[:40]!a} is no text")
         if type(value) is float:
-            rows.append({"n": name, "t": "f", "v": canonical.tag_double(value)})
+            # The spelling of tag_double, which asks for NaN with a call.
+            spelled = f"f64:{value.hex()}" if value == value else canonical.tag_double(value)  # noqa: PLR0124
+            rows.append({"n": name, "t": "f", "v": spelled})
         elif type(value) is str:
             rows.append({"n": name, "t": "s", "v": value})
         elif value is None or isinstance(value, (str, int, float)):

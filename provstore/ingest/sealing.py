@@ -151,12 +151,12 @@ def record(
     lines, ranks = _lines(ledger, items)
     heads: tuple[RankHead, ...] = ()
     if rank_signer is None:
-        ledger.add_plain(lines, ranks)
+        ledger.add_plain(lines, ranks, [item.step for item in items])
     else:
         rank = _only(ledger, ranks)
         certificate = _certificate(ledger, rank, rank_signer)
         ledger.add(certificate)
-        ledger.add_plain(lines, ranks)
+        ledger.add_plain(lines, ranks, [item.step for item in items])
         at = ledger.chain(rank)
         head = bytes.fromhex(at.head)
         heads = (rank_heads.sign(ledger.run, ledger.attempt, rank, at.count, head, rank_signer),)
