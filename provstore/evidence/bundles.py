@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -15,7 +15,8 @@ from typing import Any
 import orjson
 
 from provstore.errors import ConfigError, TrustError
-from provstore.evidence import checkpoint, dsse, keys, merkle, rank_heads, statement
+from provstore.evidence import checkpoint, dsse, keys, merkle, rank_heads, records, statement
+from provstore.evidence.verify_records import fields, quick_reader
 from provstore.model.evidence import (
     INGEST,
     MODES,
@@ -25,6 +26,7 @@ from provstore.model.evidence import (
     RUN_CLOSE,
     EvidenceLog,
     RankHead,
+    RecordAt,
 )
 
 _NOTABLE = frozenset((INGEST, POLICY, RUN_CLOSE))
@@ -136,6 +138,11 @@ class Ledger:
     def pending(self) -> int:
         """Records that wait for a signature."""
         return len(self._pending)
+
+    @property
+    def waiting(self) -> Sequence[bytes]:
+        """The records that wait."""
+        return self._pending
 
     @property
     def pending_bytes(self) -> int:
@@ -354,13 +361,36 @@ def load(log: EvidenceLog, heads: Iterable[RankHead] = ()) -> Ledger:
     """
     ledger = Ledger(log.run, log.attempt, log.store)
     ledger.add_heads(heads)
-    records = (record.line for record in log.records())
+    found = log.records()
     for bundle in log.bundles():
         size = statement.parse(dsse.parse(bundle.envelope).payload).size
-        ledger.add(islice(records, max(0, size - ledger.total)))
+        try:
+            ledger.add(record.line for record in islice(found, max(0, size - ledger.total)))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            said = f"{log.run}: attempt {log.attempt}: what {bundle.where} covers is no record"
+            raise TrustError(said, code="payload-noncanonical") from error
         ledger.skip(bundle.envelope)
-    ledger.add(records)
+    ledger.add(_waiting(ledger, found))
     return ledger
+
+
+def _waiting(ledger: Ledger, found: Iterable[RecordAt]) -> Iterator[bytes]:
+    """Yield the lines that nobody has signed, each once it is a record of this run that may stand where it stands."""
+    quick = quick_reader(ledger.run, ledger.attempt)
+    for record in found:
+        place = f"{ledger.run}: attempt {ledger.attempt}: {record.where}"
+        numbers = quick(record.line)
+        if numbers is None:
+            said = records.parse(record.line)
+            numbers = fields(said)
+            if (said["run"], said["attempt"]) != (ledger.run, ledger.attempt):
+                raise TrustError(f"{place}: is a record of another run", code="wrong-run")
+            if said["kind"] == INGEST and said["batch"] in ledger.batches:
+                raise TrustError(f"{place}: batch {said['batch']} has a record already", code="seq-gap-or-dup")
+        rank, n, _ = numbers
+        if record.index not in (None, ledger.total) or n != ledger.next_count(rank):
+            raise TrustError(f"{place}: a record is missing before it, or it stands there twice", code="seq-gap-or-dup")
+        yield record.line
 
 
 def event_numbers(line: bytes) -> list[int]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from provstore.errors import ConfigError, InputError, StoreError, TrustError
 from provstore.evidence import bundles, dsse, keys, rank_heads, records
 from provstore.evidence.bundles import Claims, Ledger, Limits
-from provstore.journal import Journal, Source
+from provstore.journal import Batch, Journal, Source
 from provstore.model.canonical import Json
-from provstore.model.evidence import CLOSE_REASONS, GAP, AgreedDigest, Observation, RankHead, Scalar
+from provstore.model.evidence import CLOSE_REASONS, GAP, INGEST, AgreedDigest, Observation, RankHead, Scalar
 from provstore.model.report import SealedRun
 
 Scope = tuple[str, int]
@@ -40,10 +41,20 @@ def load(journal: Journal, scope: Scope) -> Ledger:
     """Return how far a run is signed, every bundle compared with its records.
 
     Raises:
-        TrustError: A bundle does not fit: nothing must be signed on top of it.
+        TrustError: A bundle does not fit, or what waits is not what was ingested: nothing must be signed on top of it.
     """
     log = journal.evidence(*scope)
-    return bundles.load(log, log.heads())
+    ledger = bundles.load(log, log.heads())
+    waiting = [records.parse(line) for line in ledger.waiting if b'"kind":"ingest"' in line]
+    said = {record["batch"]: record for record in waiting if record["kind"] == INGEST}
+    held = {number: batch for number, batch in journal.batches() if number in said} if said else {}
+    for number, record in said.items():
+        batch = held.get(number)
+        stated = _stated(batch) if batch is not None and (batch.run, batch.attempt) == scope else {}
+        if not stated or any(record[name] != value for name, value in stated.items()):
+            place = f"{scope[0]}: attempt {scope[1]}: batch {number}"
+            raise TrustError(f"{place}: is not what its record says, which waits", code="subject-mismatch")
+    return ledger
 
 
 def seal(
@@ -206,21 +217,29 @@ def _of_batches(journal: Journal, ledger: Ledger, taken: Mapping[int | None, int
                 f"journal: {journal.directory}: batch {jseq}: {fault}: it cannot be signed",
                 hint="provstore store check names all damage; ingesting the file again heals a batch",
             )
-        source = batch.source
-        rank = None if source is None else source.rank
+        stated = _stated(batch)
+        rank = stated["rank"]
         yield records.ingest(
             ledger.run,
             ledger.attempt,
             ledger.next_count(rank) + counts.get(rank, 0),
             batch=jseq,
-            source=None if source is None else _source(source),
-            facts={"encoding": batch.encoding, "rows": batch.rows, "sha256": batch.facts_sha256()},
-            quarantined=0 if source is None else source.set_aside,
             mode=INGESTED["mode"],
             reason=INGESTED["reason"],
-            rank=rank,
+            **stated,
         )
         counts[rank] = counts.get(rank, 0) + 1
+
+
+def _stated(batch: Batch) -> dict[str, Any]:
+    """Return what the record of a batch says of it."""
+    source = batch.source
+    return {
+        "source": None if source is None else _source(source),
+        "facts": {"encoding": batch.encoding, "rows": batch.rows, "sha256": batch.facts_sha256()},
+        "quarantined": 0 if source is None else source.set_aside,
+        "rank": None if source is None else source.rank,
+    }
 
 
 def _source(source: Source) -> dict[str, Json]:
