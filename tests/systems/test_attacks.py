@@ -449,16 +449,15 @@ def waiting(made: tuple[Path, PrivateKey], tmp_path: Path) -> Path:
     return tmp_path / "waiting"
 
 
-def record_of(batch: int, n: int = 0, run: str = "job") -> bytes:
+def record_of(batch: int, run: str = "job") -> bytes:
     facts: dict[str, Any] = {"encoding": "lines", "rows": 97, "sha256": "0" * 64}
-    return records.ingest(run, 0, n, batch=batch, source=None, facts=facts)
+    return records.ingest(run, 0, 0, batch=batch, source=None, facts=facts)
 
 
 FORGED = {
     "another digest": [record_of(2)],
     "no such batch": [record_of(99)],
     "a record of another run": [record_of(2, run="other")],
-    "a gap": [record_of(2, n=1)],
     "no record": [b'{"x":1}'],
     "no JSON": [b"not json"],
     "no object": [b"[1]"],
