@@ -289,11 +289,14 @@ def verify_files(paths: Iterable[Path], belief: Belief) -> tuple[Verification, .
 
     Raises:
         InputError: A directory holds no exported evidence.
+        TrustError: The trust file lies inside a directory that it would judge.
     """
     answers = []
     for path in paths:
+        if belief.trust_path is not None and path.is_dir():
+            trust.require_outside(belief.trust_path, path)
         if path.is_file():
-            alone = verify_file(path, belief.trust)
+            alone = verify_file(path, belief.trust, belief.at)
             answers.append(
                 replace(alone, inputs={**belief.inputs("file", ()), "path": str(path)}, allowed=belief.allow)
             )

@@ -133,6 +133,9 @@ def verification_lines(answer: Verification, *, width: int, verbose: bool = Fals
     from provstore.model.verification import AXES, NOT_CHECKED
 
     name = f"run {answer.run}, attempt {answer.attempt}" if answer.run else "imported documents"
+    if "path" in answer.inputs:
+        # A folder may be named like a run of the store.
+        name = f"{answer.inputs['path']}: {name}"
     yield from (Line(text, _STYLE[answer.verdict]) for text in folded(f"{name}: {answer.verdict}", width))
     counts = answer.counts
     if counts:

@@ -29,12 +29,13 @@ class _Found:
     keyid: str | None = None
 
 
-def verify_file(path: Path, trust: Trust) -> Verification:
+def verify_file(path: Path, trust: Trust, at: str | None = None) -> Verification:
     """Return what one file shows by itself.
 
     Args:
         path: A bundle (DSSE or Sigstore), a checkpoint, or a ``.tlog-proof`` with its record beside it.
         trust: Whose signatures count.
+        at: When this takes place, ISO 8601 in UTC; windows of keys are judged by it.
 
     Raises:
         InputError: It cannot be read, or is none of these.
@@ -47,11 +48,11 @@ def verify_file(path: Path, trust: Trust) -> Verification:
         )
     try:
         if data.startswith(b"{"):
-            found = _bundle(path, data, trust)
+            found = _bundle(path, data, trust, at)
         elif data.startswith(_PROOF):
-            found = _proof(path, data, trust)
+            found = _proof(path, data, trust, at)
         else:
-            found = _note(data, trust)
+            found = _note(data, trust, at)
     except TrustError as error:
         unread = error.code in UNREAD
         found = _Found(axes=(("envelope", UNKNOWN if unread else FAULT),), findings=((error.code, str(error)),))
@@ -61,7 +62,7 @@ def verify_file(path: Path, trust: Trust) -> Verification:
     return _answer(path, found)
 
 
-def _bundle(path: Path, data: bytes, trust: Trust) -> _Found:
+def _bundle(path: Path, data: bytes, trust: Trust, at: str | None) -> _Found:
     envelope = dsse.parse(files.envelope_in(data) if b'"dsseEnvelope"' in data else data)
     signature = envelope.signatures[0]
     key = _signer(trust.keys, envelope.signed_bytes(), signature.sig)
@@ -71,7 +72,7 @@ def _bundle(path: Path, data: bytes, trust: Trust) -> _Found:
         text = f"it names key {signature.keyid[:80]}, and no trusted key made its signature"
         return _Found(axes=(("envelope", OK), ("signature", FAULT)), findings=((code, text),))
     said = statement.parse(envelope.payload)
-    findings = [*_of_key(key, trust, said.run, (RUN,))]
+    findings = [*_of_key(key, trust, said.run, (RUN,), at)]
     if key.keyid != signature.keyid:
         findings.append(("keyid-mismatch", f"it names key {signature.keyid[:80]}, but key {key.keyid} signed it"))
     axes = {"envelope": OK, "signature": OK, "key": _key_state(findings)}
@@ -84,7 +85,7 @@ def _bundle(path: Path, data: bytes, trust: Trust) -> _Found:
     return _Found(said.run, said.attempt, said.number, None, tuple(axes.items()), tuple(findings), key.keyid)
 
 
-def _note(data: bytes, trust: Trust) -> _Found:
+def _note(data: bytes, trust: Trust, at: str | None) -> _Found:
     point = checkpoint.parse(data)
     about = anchors.scope_of(point.origin)
     run, attempt = (about.run, about.attempt) if about is not None else ("", 0)
@@ -92,14 +93,14 @@ def _note(data: bytes, trust: Trust) -> _Found:
     if not signed:
         text = f"checkpoint {point.origin}: no trusted key signed it"
         return _Found(run, attempt, axes=(("signature", FAULT),), findings=(("untrusted-key", text),))
-    findings = _of_key(signed[0], trust, run, (RUN, LOG))
+    findings = _of_key(signed[0], trust, run, (RUN, LOG), at)
     axes = (("signature", OK), ("key", _key_state(findings)))
     return _Found(run, attempt, axes=axes, findings=tuple(findings), keyid=signed[0].keyid)
 
 
-def _proof(path: Path, data: bytes, trust: Trust) -> _Found:
+def _proof(path: Path, data: bytes, trust: Trust, at: str | None) -> _Found:
     index, hashes, point = checkpoint.parse_tlog_proof(data)
-    found = replace(_note(point.note, trust), seq=index)
+    found = replace(_note(point.note, trust, at), seq=index)
     record = path.with_suffix(".json")
     if not record.is_file():
         raise InputError(f"{path}: proof: the record that it proves is not beside it ({record.name})")
@@ -116,12 +117,17 @@ def _signer(known: Iterable[TrustedKey], message: bytes, signature: bytes) -> Tr
     return next((key for key in known if key.is_known and keys.is_signed(key.public, message, signature)), None)
 
 
-def _of_key(key: TrustedKey, trust: Trust, run: str, roles: Sequence[str]) -> list[tuple[str, str]]:
+def _of_key(key: TrustedKey, trust: Trust, run: str, roles: Sequence[str], at: str | None) -> list[tuple[str, str]]:
     """Return what a key that made a signature may not, or what nobody can tell of it."""
     if not key.serves(run, roles):
         return [("untrusted-key", f"key {key.keyid} is not trusted to sign {run or 'this'}")]
     revoked = trust.revocation(key.keyid)
-    return [] if revoked is None else [("key-unproven", REVOKED.format(since=revoked.since))]
+    if revoked is not None:
+        return [("key-unproven", REVOKED.format(since=revoked.since))]
+    if (key.not_before or key.not_after) and (at is None or not key.is_valid_at(at)):
+        window = f"from {key.not_before or 'the beginning'} to {key.not_after or 'further notice'}"
+        return [("key-unproven", f"key {key.keyid} is valid {window}, and nothing shows that it signed in that time")]
+    return []
 
 
 def _key_state(findings: Iterable[tuple[str, str]]) -> str:

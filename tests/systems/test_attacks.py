@@ -15,11 +15,13 @@ import kglite
 import pytest
 
 import provstore
+from provstore.cli.verify import verification_lines
 from provstore.errors import ProvstoreError, StoreError, TrustError
 from provstore.evidence import records
 from provstore.evidence.keys import PrivateKey
 from provstore.evidence.trust import Trust
 from provstore.evidence.verify import verify as judge_bytes
+from provstore.evidence.verify_file import verify_file
 from provstore.journal import Journal, frames, segments
 from provstore.model import canonical
 from provstore.model.block import Block, Nodes, Relations
@@ -402,6 +404,37 @@ def test_a_line_that_moved_to_another_epoch_file_is_a_fault(exported: Path, beli
     (answer,) = provstore.verify(exported, belief=belief)
     assert codes((answer,)) == CLEAN | {"subject-mismatch"}
     assert (answer.verdict, answer.axes["tree"]) == ("fault", "fault")
+
+
+@pytest.mark.parametrize("name", ["epoch-0.dsse.json", "epoch-0.checkpoint"])
+@pytest.mark.parametrize("window", [{"not_before": "2999-01-01T00:00:00Z"}, {"not_after": "2000-01-01T00:00:00Z"}])
+def test_a_file_by_itself_is_no_proof_outside_the_window_of_its_key(
+    window: dict[str, str], name: str, exported: Path, made: tuple[Path, PrivateKey]
+) -> None:
+    trust = Trust.of_keys([made[1].public_key], "given")
+    narrow = replace(trust, keys=tuple(replace(key, **window) for key in trust.keys))
+
+    for at in (None, "2026-03-01T12:00:00Z"):
+        answer = verify_file(exported / name, narrow, at)
+        assert {one.code for one in answer.findings} == {"key-unproven", "unanchored"}
+        assert answer.axes["key"] == "unproven"
+    assert {one.code for one in verify_file(exported / name, trust).findings} == {"unanchored"}
+
+
+def test_an_answer_about_files_names_them_since_a_folder_may_be_called_like_a_run(
+    exported: Path, belief: provstore.Belief
+) -> None:
+    (answer,) = provstore.verify(exported, belief=belief)
+
+    first = next(verification_lines(answer, width=1_000))
+    assert first.text == f"{exported}: run run-1, attempt 0: limited"
+
+
+def test_a_trust_file_inside_the_files_that_it_judges_is_refused(exported: Path, belief: provstore.Belief) -> None:
+    (exported / "trust.json").write_bytes(b"{}")
+
+    with pytest.raises(TrustError, match="inside"):
+        provstore.verify(exported, belief=replace(belief, trust_path=exported / "trust.json"))
 
 
 def test_what_a_key_signs_before_it_is_valid_does_not_count(made: tuple[Path, PrivateKey]) -> None:
