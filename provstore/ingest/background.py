@@ -15,6 +15,7 @@ from provstore.journal import Journal
 
 _LOG = logging.getLogger("provstore")
 _LOOK_SECONDS = 0.25
+_REASON_CHARACTERS = 200
 
 
 class BackgroundSigner:
@@ -98,6 +99,6 @@ class BackgroundSigner:
             self.forget(scope)
             _LOG.warning("provstore: %s: attempt %s: not signed: %s", *scope, error)
         except Exception as error:  # noqa: BLE001 - whatever a signer of somebody else raises must not end recording
-            self.problem = f"{type(error).__name__}: the signer failed"
+            self.problem = f"the signer failed: {type(error).__name__}: {str(error)[:_REASON_CHARACTERS]}"
             self.forget(scope)
             _LOG.warning("provstore: %s: attempt %s: not signed: %s", *scope, self.problem)

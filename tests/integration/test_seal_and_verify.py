@@ -302,7 +302,7 @@ def test_an_open_store_with_a_signer_signs_in_the_background_and_the_rest_on_clo
     assert _codes(answer) == ["not-closed", "unanchored"]
 
 
-def test_a_signer_that_fails_leaves_an_unsigned_tail_that_can_be_signed_later(tmp_path, key, belief):
+def test_a_signer_that_fails_leaves_an_unsigned_tail_that_can_be_signed_later(tmp_path, key, belief, caplog):
     class Broken:
         public_key = key.public_key
 
@@ -313,6 +313,7 @@ def test_a_signer_that_fails_leaves_an_unsigned_tail_that_can_be_signed_later(tm
     with provstore.open(uri, signer=Broken(), limits=Limits(records=1)) as store:
         for at in range(5):
             store.record([Observation("loss", {"value": at}, rank=0)], run="job")
+    assert "the signer failed: OSError: the hardware module is gone" in caplog.text
     with provstore.open(uri) as store:
         (before,) = store.verify(belief=belief())
         store.seal(signer=key)
