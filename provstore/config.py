@@ -91,7 +91,12 @@ def keys_directory() -> Path:
 def trust_file(given: str | Path | None = None) -> Path:
     """Return the trust file: the given one, else ``PROVSTORE_TRUST``, else ``trust.json`` among the settings."""
     stated = given or os.environ.get("PROVSTORE_TRUST")
-    return Path(stated) if stated else config_directory() / "trust.json"
+    return Path(stated) if stated else own_trust_file()
+
+
+def own_trust_file() -> Path:
+    """Return the user's own trust file: ``trust.json`` among the settings, which nobody else writes."""
+    return config_directory() / "trust.json"
 
 
 def anchor_directory(given: str | Path | None = None) -> Path:

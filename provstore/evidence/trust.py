@@ -15,17 +15,8 @@ from provstore.evidence import trust_fields as fields
 from provstore.evidence.keys import Signer
 from provstore.evidence.trust_document import MAX_TEXT_BYTES, Signed, parse, sign
 from provstore.evidence.trust_keys import Revocation, Trust, TrustedKey
-from provstore.evidence.trust_state import (
-    Pin,
-    Seen,
-    locked,
-    read_file,
-    read_pin,
-    read_seen,
-    write_atomically,
-    write_pin,
-    write_seen,
-)
+from provstore.evidence.trust_pins import Pin, Pins, beside, is_own
+from provstore.evidence.trust_state import Seen, locked, read_file, read_seen, write_atomically, write_seen
 from provstore.evidence.trust_steps import Root, followed, require_step
 
 __all__ = ["Revocation", "Trust", "TrustedKey", "load", "publish", "read", "require_outside"]
@@ -41,10 +32,11 @@ def load(
 
     Args:
         path: The trust file; earlier versions may lie beside it (``trust.json.v2``), for readers who missed a new root.
-        pin: Fingerprint of a root key, obtained elsewhere; needed once, then kept beside the file.
+        pin: Fingerprint of a root key, obtained elsewhere; needed once, then remembered.
         first_use: Believe the root keys of a file that was never pinned; stays visible in ``Trust.first_use``.
         at: Moment at which it must not be expired; now, when not given.
-        state: Where the highest version seen is remembered; the user's state directory, when not given.
+        state: Where the highest version seen is remembered, and the pin of a file that is not the user's own trust
+            file; the user's state directory, when not given. A pin beside such a file counts for nothing.
 
     Raises:
         ConfigError: Never pinned, and neither ``pin`` nor ``first_use`` is given; or ``pin`` is no fingerprint.
@@ -62,12 +54,15 @@ def load(
         raise TrustError(f"{path}: trust: expired at {new.trust.expires}", code="untrusted-key")
     with locked(_seen_lock(state, new)):
         _require_not_older(new, state)
-        kept = read_pin(path)
+        pins = _pins(state)
+        kept = pins.of(path, new.trust.lineage)
         believed = _believed(path, new, kept, pin, first_use=first_use)
-        if believed != kept:
-            # A pin that is given each time need not be kept: the directory may be the administrator's.
-            with contextlib.suppress(*([StoreError] if pin else [])):
-                write_pin(path, believed)
+        # A pin that is given each time need not be kept: the directory may be the administrator's.
+        with contextlib.suppress(*([StoreError] if pin else [])):
+            if believed != kept:
+                pins.keep(path, believed)
+            else:
+                pins.keep_place(path, believed.root.lineage)
         _remember(new, state)
     return replace(new.trust, first_use=believed.pinned is None)
 
@@ -106,10 +101,10 @@ def publish(
             if path.exists():
                 raise ConfigError(f"{path}: trust: there is one already")
             # Before the file: a crash in between leaves a pin without a file, which the next attempt replaces.
-            write_pin(path, Pin(Root.of(new), min(made.signers(new.root))))
+            _pins(state).keep(path, Pin(Root.of(new), min(made.signers(new.root))))
             write_atomically(path, data, 0o644)
         else:
-            _replace(path, old, made, data)
+            _replace(path, old, made, data, _pins(state))
         _remember(made, state)
 
 
@@ -162,8 +157,10 @@ def _believed(path: Path, new: Signed, kept: Pin | None, pin: str | None, *, fir
             hint="--pin FINGERPRINT accepts it, with the fingerprint of a root key obtained elsewhere",
         )
     if not first_use:
+        ignored = not is_own(path) and beside(path).exists()
+        more = f"; {beside(path).name} beside it counts for nothing: it may come from whoever made the file"
         raise ConfigError(
-            f"{path}: trust: nothing says whose root keys these are",
+            f"{path}: trust: nothing says whose root keys these are{more if ignored else ''}",
             hint="--pin FINGERPRINT, with the fingerprint of a root key obtained elsewhere; or --first-use",
         )
     return Pin(root, None)
@@ -181,7 +178,7 @@ def _pinned(path: Path, new: Signed, pin: str) -> Root:
     return followed(Root.of(chain[vouched[-1]].trust), chain[vouched[-1] :])
 
 
-def _replace(path: Path, old: Signed, made: Signed, data: bytes) -> None:
+def _replace(path: Path, old: Signed, made: Signed, data: bytes, pins: Pins) -> None:
     if read(path).payload != old.payload:
         raise ConfigError(f"{path}: trust: it was changed meanwhile", hint="try again")
     if made.trust.version != old.trust.version + 1:
@@ -192,9 +189,9 @@ def _replace(path: Path, old: Signed, made: Signed, data: bytes) -> None:
     before, _ = read_file(path, MAX_TEXT_BYTES)
     write_atomically(_version_path(path, old.trust.version), before, 0o644)
     write_atomically(path, data, 0o644)
-    kept = read_pin(path)
+    kept = pins.of(path, made.trust.lineage)
     if kept is not None and kept.root.lineage == made.trust.lineage:
-        write_pin(path, Pin(Root.of(made.trust), kept.pinned))
+        pins.keep(path, Pin(Root.of(made.trust), kept.pinned))
 
 
 def _history(path: Path, new: Signed, after: int) -> list[Signed]:
@@ -213,6 +210,10 @@ def _history(path: Path, new: Signed, after: int) -> list[Signed]:
 
 def _version_path(path: Path, version: int) -> Path:
     return path.with_name(f"{path.name}.v{version}")
+
+
+def _pins(state: Path | None) -> Pins:
+    return Pins(state or config.state_directory())
 
 
 def _seen_lock(state: Path | None, signed: Signed) -> Path:

@@ -47,6 +47,11 @@ class Signed:
         return _signers(self.trust.source, self.payload, self.signatures, root)
 
 
+def is_lineage(text: str) -> bool:
+    """Return whether this is the name of a trust file through all of its versions: 32 hex digits."""
+    return _LINEAGE.fullmatch(text) is not None
+
+
 def encode(trust: Trust) -> bytes:
     """Return the payload of a trust file: canonical JSON, one spelling for one trust."""
     document: dict[str, Json] = {
@@ -137,7 +142,7 @@ def _trust(document: Json, source: str) -> Trust:
         raise NotUnderstoodError(f"{source}: trust: schema {str(document.get('schema'))[:40]} is not known here")
     members = fault.members(document, _MEMBERS)
     lineage = members["lineage"]
-    if not isinstance(lineage, str) or not _LINEAGE.fullmatch(lineage):
+    if not isinstance(lineage, str) or not is_lineage(lineage):
         raise fault("lineage is not 32 hex digits")
     root = fault.members(members["root"], {"keys", "threshold"})
     root_rows = fault.listed(root["keys"], "root keys", 1, MAX_SIGNATURES)

@@ -1,4 +1,4 @@
-"""What a verifier remembers of trust files: the pinned root beside each, and the highest version of each ever seen."""
+"""What a verifier remembers of trust files: the highest version of each ever seen; and how it is written."""
 
 from __future__ import annotations
 
@@ -11,21 +11,11 @@ from pathlib import Path
 
 from provstore.errors import InputError, NotUnderstoodError, StoreError, TrustError
 from provstore.evidence import trust_fields as fields
-from provstore.evidence.trust_document import MAX_SIGNATURES, SCHEMA
-from provstore.evidence.trust_steps import Root
+from provstore.evidence.trust_document import SCHEMA
 from provstore.model import canonical
 from provstore.model.canonical import Json
 
 _MAX_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """Whose root keys are believed, and why."""
-
-    root: Root
-    pinned: str | None
-    """The fingerprint that a person gave; ``None`` after trust on first use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,48 +27,6 @@ class Seen:
     """Of its payload."""
 
 
-def pin_path(trust: Path) -> Path:
-    """Return where the pinned root of a trust file is kept: beside it."""
-    return trust.with_name(trust.name + ".pin")
-
-
-def read_pin(trust: Path) -> Pin | None:
-    """Return the pinned root of a trust file.
-
-    Raises:
-        TrustError: The pin cannot be used, or others may write to it.
-    """
-    path = pin_path(trust)
-    fault = fields.Fault(str(path), "pin")
-    value = _read(path, fault)
-    if value is None:
-        return None
-    members = fault.members(value, {"keys", "lineage", "pinned", "schema", "threshold", "version"})
-    rows = fault.listed(members["keys"], "keys", 1, MAX_SIGNATURES)
-    keys = tuple(fields.key(row, str(path), is_root=True) for row in rows)
-    root = Root(
-        lineage=fault.text(members["lineage"], "lineage", 32),
-        version=fault.integer(members["version"], "version", 1, canonical.MAX_INTEGER),
-        keys=keys,
-        threshold=fault.integer(members["threshold"], "threshold", 1, len(keys)),
-    )
-    pinned = members["pinned"]
-    return Pin(root, None if pinned is None else fields.fingerprint_text(pinned, fault))
-
-
-def write_pin(trust: Path, pin: Pin) -> None:
-    """Keep the pinned root of a trust file."""
-    document: dict[str, Json] = {
-        "keys": [fields.of_key(key) for key in pin.root.keys],
-        "lineage": pin.root.lineage,
-        "pinned": pin.pinned,
-        "schema": SCHEMA,
-        "threshold": pin.root.threshold,
-        "version": pin.root.version,
-    }
-    write_atomically(pin_path(trust), canonical.encode(document) + b"\n", 0o600)
-
-
 def read_seen(state: Path, lineage: str) -> Seen | None:
     """Return the newest version of a trust file that was accepted before.
 
@@ -87,7 +35,7 @@ def read_seen(state: Path, lineage: str) -> Seen | None:
     """
     path = _seen_path(state, lineage)
     fault = fields.Fault(str(path), "state")
-    value = _read(path, fault)
+    value = read_own(path, fault)
     if value is None:
         return None
     members = fault.members(value, {"schema", "sha256", "version"})
@@ -162,29 +110,14 @@ def read_file(path: Path, max_bytes: int) -> tuple[bytes, int]:
         return file.read(max_bytes + 1), mode
 
 
-def make_directory(path: Path) -> None:
-    """Make a directory that only its owner sees, if it is not there.
+def read_own(path: Path, fault: fields.Fault) -> Json:
+    """Return the JSON of a small file that only this user writes; None where there is none.
 
     Raises:
-        StoreError: It cannot be made.
+        StoreError: It cannot be read.
+        NotUnderstoodError: Its schema is not known here.
+        TrustError: It is malformed, or others may write to it.
     """
-    missing = []
-    while not path.exists():
-        missing.append(path)
-        path = path.parent
-    for one in reversed(missing):
-        try:
-            one.mkdir(0o700, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(one, error) from error
-
-
-def _seen_path(state: Path, lineage: str) -> Path:
-    return state / "trust" / f"{lineage}.json"
-
-
-def _read(path: Path, fault: fields.Fault) -> Json:
-    """Return the JSON of a small file of this module's own; None where there is none."""
     try:
         data, mode = read_file(path, _MAX_BYTES)
     except FileNotFoundError:
@@ -206,6 +139,27 @@ def _read(path: Path, fault: fields.Fault) -> Json:
     if value is None:
         raise fault("an object is expected")
     return value
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that only its owner sees, if it is not there.
+
+    Raises:
+        StoreError: It cannot be made.
+    """
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for one in reversed(missing):
+        try:
+            one.mkdir(0o700, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(one, error) from error
+
+
+def _seen_path(state: Path, lineage: str) -> Path:
+    return state / "trust" / f"{lineage}.json"
 
 
 def _sync_directory(path: Path) -> None:

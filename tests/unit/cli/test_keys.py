@@ -98,6 +98,23 @@ def test_a_trust_file_of_somebody_else_needs_its_fingerprint_once(keys, home):
     assert keys("list", "--trust", "theirs.json").code == 0
 
 
+def test_a_folder_that_was_handed_over_never_vouches_for_itself(keys, alice, home, monkeypatch):
+    handed = home / "handed"
+    handed.mkdir()
+    for name in ("trust.json", "trust.json.pin"):
+        shutil.copy(folder(home) / name, handed)
+    monkeypatch.setenv("HOME", str(home / "another"))
+
+    answer = keys("list", "--trust", "handed/trust.json")
+    assert (answer.code, answer.out) == (2, "")
+    assert "trust.json.pin beside it counts for nothing" in " ".join(answer.err.split())
+    assert keys("list", "--trust", "handed/trust.json", "--first-use").code == 0
+    monkeypatch.setenv("HOME", str(home / "a-third"))
+    assert keys("list", "--trust", "handed/trust.json").code == 2
+    assert keys("list", "--trust", "handed/trust.json", "--pin", alice).code == 0
+    assert sorted(path.name for path in handed.iterdir()) == ["trust.json", "trust.json.pin"]
+
+
 def test_first_use_is_said_in_every_list(keys, home):
     root = Key()
     (home / "theirs.json").write_bytes(envelope(document([root]), [root]))

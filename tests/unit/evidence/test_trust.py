@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from provstore import config
 from provstore.errors import ConfigError, InputError, NotUnderstoodError, StoreError, TrustError
 from provstore.evidence import trust, trust_changes
 from provstore.evidence.trust_document import parse
@@ -17,9 +18,17 @@ A, B, C, BOB = Key(), Key(), Key(), Key()
 OTHER_LINEAGE = LINEAGE[::-1]
 
 
-@pytest.fixture
-def path(tmp_path):
+@pytest.fixture(params=["the user's own", "of somebody else"])
+def path(tmp_path, monkeypatch, request):
+    """Where the trust file lies: every rule holds for both kinds, which differ in where their pin is remembered."""
+    monkeypatch.setenv("PROVSTORE_CONFIG_HOME", str(tmp_path / ("config" if "own" in request.param else "settings")))
     return tmp_path / "config" / "trust.json"
+
+
+@pytest.fixture
+def pin_file(path, tmp_path):
+    is_own = config.own_trust_file() == path
+    return path.with_name("trust.json.pin") if is_own else tmp_path / "state" / "trust" / f"{LINEAGE}.pin"
 
 
 @pytest.fixture
@@ -135,11 +144,11 @@ def test_an_older_version_is_refused_under_another_name_too(put, load, tmp_path)
         trust.load(copy, pin=A.keyid, state=tmp_path / "state")
 
 
-def test_an_older_version_is_refused_although_the_pin_was_removed(put, load, path):
+def test_an_older_version_is_refused_although_the_pin_was_removed(put, load, pin_file):
     put([A], [A], version=5)
     load(pin=A.keyid)
     put([A], [A], version=4)
-    path.with_name("trust.json.pin").unlink()
+    pin_file.unlink()
 
     refused(load, "rollback", pin=A.keyid)
 
@@ -162,10 +171,10 @@ def test_a_refused_file_changes_nothing_that_is_remembered(put, load, path, tmp_
     assert {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file() and one != path} == kept
 
 
-def test_an_older_version_is_refused_by_the_pin_alone_when_the_state_is_lost(put, load, tmp_path):
+def test_an_older_version_is_refused_by_the_pin_alone_when_the_highest_version_is_lost(put, load, tmp_path):
     put([A], [A], version=5)
     load(pin=A.keyid)
-    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state" / "trust" / f"{LINEAGE}.json").unlink()
     put([A], [A], version=4)
 
     refused(load, "rollback")
@@ -350,6 +359,7 @@ def test_files_have_the_modes_of_their_kind(path, load, tmp_path):
 
     assert modes.pop("config/trust.json") in {0o644, 0o600, 0o640}
     assert modes.pop("config") == modes.pop("state") == modes.pop("state/trust") == 0o700
+    assert modes.pop("state/trust/places", 0o700) == 0o700
     assert set(modes.values()) == {0o600}
 
 
@@ -446,20 +456,20 @@ def test_a_version_of_another_trust_file_is_not_written(path, load, tmp_path):
 # What is remembered
 
 
-def test_a_pin_that_others_can_write_to_is_refused(put, load, path):
+def test_a_pin_that_others_can_write_to_is_refused(put, load, pin_file):
     put([A], [A])
     load(pin=A.keyid)
-    path.with_name("trust.json.pin").chmod(0o666)
+    pin_file.chmod(0o666)
 
     assert "mode 0666" in refused(load, "untrusted-key")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"null", b"\xff", b'{"schema":1}', b"x" * 100_000])
 @pytest.mark.parametrize("which", ["pin", "state"])
-def test_a_memory_that_cannot_be_read_is_not_taken_for_none(put, load, path, tmp_path, which, content):
+def test_a_memory_that_cannot_be_read_is_not_taken_for_none(put, load, pin_file, tmp_path, which, content):
     put([A], [A])
     load(pin=A.keyid)
-    place = path.with_name("trust.json.pin") if which == "pin" else tmp_path / "state" / "trust" / f"{LINEAGE}.json"
+    place = pin_file if which == "pin" else tmp_path / "state" / "trust" / f"{LINEAGE}.json"
     place.write_bytes(content)
 
     with pytest.raises(Exception, match=str(place)) as caught:
@@ -468,23 +478,22 @@ def test_a_memory_that_cannot_be_read_is_not_taken_for_none(put, load, path, tmp
 
 
 @pytest.mark.parametrize("which", ["pin", "state"])
-def test_a_memory_of_another_schema_is_not_understood(put, load, path, tmp_path, which):
+def test_a_memory_of_another_schema_is_not_understood(put, load, pin_file, tmp_path, which):
     put([A], [A])
     load(pin=A.keyid)
-    place = path.with_name("trust.json.pin") if which == "pin" else tmp_path / "state" / "trust" / f"{LINEAGE}.json"
+    place = pin_file if which == "pin" else tmp_path / "state" / "trust" / f"{LINEAGE}.json"
     place.write_bytes(place.read_bytes().replace(b'"schema":1', b'"schema":2'))
 
     with pytest.raises(NotUnderstoodError, match=str(place)):
         load()
 
 
-def test_a_memory_or_a_lock_that_cannot_be_opened_is_an_error(put, load, path, tmp_path):
+def test_a_memory_or_a_lock_that_cannot_be_opened_is_an_error(put, load, pin_file, tmp_path):
     put([A], [A])
     load(pin=A.keyid)
-    pin = path.with_name("trust.json.pin")
-    pin.unlink()
-    pin.symlink_to(pin)
-    with pytest.raises(StoreError, match=str(pin)):
+    pin_file.unlink()
+    pin_file.symlink_to(pin_file)
+    with pytest.raises(StoreError, match=str(pin_file)):
         load()
     lock = tmp_path / "state" / "trust" / f"{LINEAGE}.lock"
     lock.unlink()
@@ -511,6 +520,90 @@ def test_what_is_no_file_is_named(path, load, kind):
 
     with pytest.raises(InputError, match=str(path)):
         load(first_use=True)
+
+
+# What a folder that was handed over may bring along
+
+
+@pytest.fixture
+def handed(tmp_path, monkeypatch):
+    """A trust file made, pinned and packed by somebody else, with all that lay beside it."""
+    monkeypatch.setenv("PROVSTORE_CONFIG_HOME", str(tmp_path / "theirs"))
+    made = tmp_path / "theirs" / "trust.json"
+    trust.publish(made, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "their-state")
+    assert made.with_name("trust.json.pin").exists()
+    shutil.copytree(tmp_path / "theirs", tmp_path / "handed")
+    monkeypatch.setenv("PROVSTORE_CONFIG_HOME", str(tmp_path / "mine"))
+    return tmp_path / "handed" / "trust.json"
+
+
+def test_a_pin_that_was_handed_over_with_a_trust_file_vouches_for_nothing(handed, tmp_path):
+    with pytest.raises(ConfigError, match=r"trust\.json\.pin beside it counts for nothing") as caught:
+        trust.load(handed, state=tmp_path / "state")
+    assert "--pin" in caught.value.hint
+    assert trust.load(handed, first_use=True, state=tmp_path / "state").first_use is True
+    assert trust.load(handed, state=tmp_path / "state").first_use is True
+
+
+def test_what_one_person_believed_makes_no_other_believe(handed, tmp_path):
+    before = {one: one.read_bytes() for one in handed.parent.iterdir()}
+    trust.load(handed, first_use=True, state=tmp_path / "state")
+
+    with pytest.raises(ConfigError, match="nothing says whose"):
+        trust.load(handed, state=tmp_path / "of another")
+    assert trust.load(handed, pin=A.keyid, state=tmp_path / "of another").first_use is False
+    assert {one: one.read_bytes() for one in handed.parent.iterdir()} == before
+
+
+def test_a_pinned_trust_file_is_known_again_in_another_place(handed, tmp_path):
+    trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    moved = handed.rename(tmp_path / "moved.json")
+
+    assert trust.load(moved, state=tmp_path / "state").first_use is False
+
+
+def test_a_known_trust_file_in_the_place_of_another_is_refused(handed, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_bytes(envelope(document([B], lineage=OTHER_LINEAGE), [B]))
+    for one, key in ((handed, A), (other, B)):
+        trust.load(one, pin=key.keyid, state=tmp_path / "state")
+    shutil.copy(other, handed)
+
+    for first_use in (False, True):
+        with pytest.raises(TrustError, match="another trust file than the one that was pinned here"):
+            trust.load(handed, first_use=first_use, state=tmp_path / "state")
+    assert trust.load(handed, pin=B.keyid, state=tmp_path / "state").first_use is False
+    assert trust.load(handed, state=tmp_path / "state").first_use is False
+
+
+def test_a_known_trust_file_is_noticed_as_another_although_it_was_believed_elsewhere_first(handed, tmp_path):
+    trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    copy = tmp_path / "copy.json"
+    shutil.copy(handed, copy)
+    trust.load(copy, state=tmp_path / "state")
+    copy.write_bytes(envelope(document([B], lineage=OTHER_LINEAGE), [B]))
+
+    with pytest.raises(TrustError, match="another trust file"):
+        trust.load(copy, first_use=True, state=tmp_path / "state")
+
+
+def test_a_trust_file_that_takes_the_name_of_a_pinned_one_is_not_it(handed, tmp_path):
+    known = trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    forged = tmp_path / "forged.json"
+    forged.write_bytes(envelope(document([B], lineage=known.lineage, version=2), [B]))
+
+    with pytest.raises(TrustError, match="signed by 0 of the old ones"):
+        trust.load(forged, first_use=True, state=tmp_path / "state")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"lineage":"../../x","schema":1}', b'{"lineage":7,"schema":1}'])
+def test_a_place_that_cannot_be_read_is_not_taken_for_none(handed, tmp_path, content):
+    trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    (place,) = (tmp_path / "state" / "trust" / "places").iterdir()
+    place.write_bytes(content)
+
+    with pytest.raises((TrustError, NotUnderstoodError), match=str(place)):
+        trust.load(handed, state=tmp_path / "state")
 
 
 # The place
@@ -604,9 +697,10 @@ def test_the_window_of_a_key_holds_its_ends():
     assert [key.is_valid_at(one) for one in ("2025-12-31T23:59:59Z", "2027-01-01T00:00:00Z")] == [False, False]
 
 
-def test_what_is_remembered_is_canonical_json(put, load, path, tmp_path):
+def test_what_is_remembered_is_canonical_json(put, load, pin_file, tmp_path):
     put([A], [A])
     load(pin=A.keyid)
 
-    for one in (path.with_name("trust.json.pin"), tmp_path / "state" / "trust" / f"{LINEAGE}.json"):
+    places = list((tmp_path / "state" / "trust" / "places").glob("*"))
+    for one in (pin_file, tmp_path / "state" / "trust" / f"{LINEAGE}.json", *places):
         assert one.read_bytes() == text(json.loads(one.read_bytes())) + b"\n"
