@@ -41,6 +41,7 @@ class RankCheck:
 
     def check(self, log: EvidenceLog, bundles: Sequence[Signed]) -> None:
         """Read the bundles that have rank heads once more, and judge them."""
+        self._digests_only(bundles)
         wanted = {one.position: one for one in bundles if not one.is_foreign and self._matters(one)}
         if not wanted:
             return
@@ -56,6 +57,14 @@ class RankCheck:
         for one in wanted.values():
             text = f"its ranks were not checked: {reason}."
             self.notes.add("check-unfinished", text, epoch=one.number, where=one.where, axis=CHAIN)
+
+    def _digests_only(self, bundles: Sequence[Signed]) -> None:
+        """Note the first bundle with so many ranks that it holds none of their signatures, although they have keys."""
+        for one in bundles:
+            if not one.is_foreign and one.heads_sha256 is not None and self.content.certificates:
+                text = "its ranks have keys, and it holds a digest of their chains only: the collector alone vouches."
+                self.notes.add("uncorroborated", text, epoch=one.number, where=one.where)
+                return
 
     def name_doubts(self) -> None:
         """Note which shared digests nobody confirms, and which ranks contradict a majority."""

@@ -18,7 +18,7 @@ import provstore
 from provstore.cli.verify import verification_lines
 from provstore.errors import ProvstoreError, StoreError, TrustError
 from provstore.evidence import records
-from provstore.evidence.keys import PrivateKey
+from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.evidence.trust import Trust
 from provstore.evidence.verify import verify as judge_bytes
 from provstore.evidence.verify_file import verify_file
@@ -27,7 +27,7 @@ from provstore.model import canonical
 from provstore.model.block import Block, Nodes, Relations
 from provstore.model.evidence import Observation
 from provstore.model.verification import Verification
-from tests.sealing import Sealing, losses
+from tests.sealing import Sealing, line, losses
 from tests.simulator import Scenario, Shape3D, simulate
 
 CLEAN = {"unanchored", "not-closed"}
@@ -435,6 +435,24 @@ def test_a_trust_file_inside_the_files_that_it_judges_is_refused(exported: Path,
 
     with pytest.raises(TrustError, match="inside"):
         provstore.verify(exported, belief=replace(belief, trust_path=exported / "trust.json"))
+
+
+def test_ranks_whose_signatures_are_left_out_for_their_number_are_said_to_be_vouched_for_by_nobody(
+    made: tuple[Path, PrivateKey],
+) -> None:
+    run, public = Sealing(made[1]), PrivateKey.generate().public_key
+    named = {"certified": 1, "keyid": fingerprint(public), "public": public.hex()}
+    run.add([line("rank-certificate", 0, None, **named), *losses(4)])
+    listed = [
+        {"count": 1, "head": one.head, "keyid": None, "rank": one.rank, "sig": None} for one in run.epochs[0].ranks
+    ]
+    text = json.dumps(listed, separators=(",", ":"))
+    again = Sealing(made[1])
+    again.add(run.lines, ranks=(), ranks_sha256=hashlib.sha256(text.encode()).hexdigest())
+
+    trust = Trust.of_keys([made[1].public_key], "given")
+    found = {one.code for one in judge_bytes(again.log(), trust).findings}
+    assert found == CLEAN | {"uncorroborated"}
 
 
 def test_what_a_key_signs_before_it_is_valid_does_not_count(made: tuple[Path, PrivateKey]) -> None:
