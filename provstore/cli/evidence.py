@@ -15,6 +15,7 @@ from provstore.cli import _keys
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, json_text, print_lines
 from provstore.cli._tables import grid
+from provstore.cli._targets import run_of
 from provstore.cli._text import counted, folded, printable, spelled_controls
 from provstore.errors import ConfigError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from provstore.exports.evidence import EvidenceExportReport
     from provstore.model.evidence_report import EvidenceItem, EvidenceList, RunEvidence
 
-_RUN = typer.Option(metavar="ID", help="Run [default: all].", show_default=False)
+_RUN = typer.Option(metavar="ID", help="Run, ID or run:ID [default: all].", show_default=False)
 _ATTEMPT = typer.Option(metavar="N", help="Incarnation of the run.", min=0)
 _EXAMPLES = {
     "list": "Example: provstore evidence list",
@@ -56,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
 def list_(
     settings: Globals,
     *,
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run [default: all].")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run, RUN or run:RUN [default: all].")] = None,
     attempt: Annotated[int | None, _ATTEMPT] = None,
 ) -> None:
     """List the signed bundles of each run.
@@ -68,7 +69,7 @@ def list_(
 
     screen = Screen(settings)
     with opened(settings.store, settings.journal) as evidence:
-        found = evidence.listed(run, attempt)
+        found = evidence.listed(run_of(run), attempt)
     screen.show(found.to_dict(), lambda console: _draw_list(console, found))
 
 
@@ -92,7 +93,7 @@ def show(
 
     screen = Screen(settings)
     with opened(settings.store, settings.journal) as evidence:
-        found = evidence.shown(target, run, attempt)
+        found = evidence.shown(target, run_of(run), attempt)
     if raw:
         _write_raw(screen, found.raw)
     screen.show(found.to_dict(), lambda console: print_lines(console, _item_lines(found, console.width)))
@@ -102,7 +103,8 @@ def export(
     settings: Globals,
     *,
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="The run [default: the only one that is signed].")
+        str | None,
+        typer.Argument(metavar="RUN", help="The run, RUN or run:RUN [default: the only one that is signed]."),
     ] = None,
     attempt: Annotated[int | None, _ATTEMPT] = None,
     output: Annotated[
@@ -145,7 +147,7 @@ def export(
     with opened(settings.store, settings.journal) as evidence, screen.progress("exporting"):
         report = evidence.exported(
             output,
-            run,
+            run_of(run),
             attempt,
             options=options,
             public_keys=public_key or (),

@@ -12,6 +12,7 @@ from provstore.cli import _keys
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._stores import opened
+from provstore.cli._targets import run_of
 from provstore.cli._text import counted, folded, printable
 from provstore.model.report import SealedRun, SealReport
 
@@ -31,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 def seal(
     settings: Globals,
     *,
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run [default: all].")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run, RUN or run:RUN [default: all].")] = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", help="Incarnation of the run.", min=0)] = None,
     key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
     close: Annotated[
@@ -54,7 +55,7 @@ def seal(
     with opened(settings, read_only=False) as store, screen.progress("signing") as progress:
         report = store.seal(
             signer=signer,
-            run=run,
+            run=run_of(run),
             attempt=attempt,
             close=close,
             world=world,

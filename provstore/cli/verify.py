@@ -13,6 +13,7 @@ from provstore import config
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._stores import opened
+from provstore.cli._targets import runs_and_files
 from provstore.cli._text import counted, folded
 from provstore.errors import ConfigError
 
@@ -23,9 +24,9 @@ EXAMPLES = """Examples:
 
 \b
 provstore verify
-provstore verify my-job --anchor checkpoint.txt
+provstore verify run:my-job --anchor checkpoint.txt
 provstore verify my-job --source journal --public-key alice.pub
-provstore verify exported/ --public-key alice.pub --json"""
+provstore verify ./exported --public-key alice.pub --json"""
 
 _STYLE = {"pass": "bold green", "limited": "bold yellow", "fault": "bold red", "unknown": "bold yellow"}
 _AXIS_STYLE = {"ok": "green", "fault": "red", "unproven": "yellow", "unknown": "yellow", "not-checked": "dim"}
@@ -42,7 +43,11 @@ def verify(  # noqa: PLR0913 - each argument is an option
     *,
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN|PATH…]", help="A run, or exported folders or files [default: every run]."),
+        typer.Argument(
+            metavar="[RUN|PATH…]",
+            help="A run of the store (run:NAME always is one), or exported folders or files (./NAME always is one) "
+            "[default: every run].",
+        ),
     ] = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", help="Incarnation of the run.", min=0)] = None,
     source: Annotated[
@@ -88,8 +93,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
     from provstore import api
     from provstore.model.verification import SCHEMA, exit_code
 
-    folders = [Path(one) for one in targets or () if Path(one).exists() and not one.startswith("run:")]
-    runs = [one.removeprefix("run:") for one in targets or () if Path(one) not in folders]
+    runs, folders = runs_and_files(settings, targets or ())
     _require_one_kind(folders, runs)
     screen = Screen(settings)
     limits = [name for name in (allow or "").split(",") if name]
@@ -134,8 +138,9 @@ def verification_lines(answer: Verification, *, width: int, verbose: bool = Fals
 
     name = f"run {answer.run}, attempt {answer.attempt}" if answer.run else "imported documents"
     if "path" in answer.inputs:
-        # A folder may be named like a run of the store.
-        name = f"{answer.inputs['path']}: {name}"
+        # A folder may be named like a run of the store; a file that could not be read is about nothing.
+        is_told = answer.run or answer.counts.get("signed")
+        name = f"{answer.inputs['path']}: {name}" if is_told else str(answer.inputs["path"])
     yield from (Line(text, _STYLE[answer.verdict]) for text in folded(f"{name}: {answer.verdict}", width))
     counts = answer.counts
     if counts:
@@ -181,6 +186,8 @@ def _places(settings: Globals) -> list[Path]:
 
 def _require_one_kind(folders: Sequence[Path], runs: Sequence[str]) -> None:
     if folders and runs:
-        raise ConfigError("verify: give one run, or exported folders and files", hint="run:ID is always a run")
+        raise ConfigError(
+            "verify: give one run, or exported folders and files", hint="run:NAME is always a run, ./NAME a path"
+        )
     if len(runs) > 1:
         raise ConfigError("verify: give one run, or none for all")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provstore.errors import InputError, TrustError
-from provstore.evidence import anchors, checkpoint, dsse, files, keys, merkle, statement
+from provstore.evidence import anchors, checkpoint, dsse, files, keys, merkle, records, statement
 from provstore.evidence.trust_keys import LOG, RUN, Trust, TrustedKey
 from provstore.evidence.verify_signatures import UNREAD
 from provstore.model.verification import ALWAYS, FAULT, OK, REVOKED, UNKNOWN, UNPROVEN, EvidenceFinding, Verification
@@ -16,6 +17,19 @@ from provstore.model.verification import ALWAYS, FAULT, OK, REVOKED, UNKNOWN, UN
 ALONE = "One file by itself: what came before and after it, and whether anything of the run is missing, is not checked."
 MAX_BYTES = files.MAX_SIGSTORE_BYTES
 _PROOF = checkpoint.PROOF_HEAD.encode()
+_FOLDER = "give its folder"
+_KEY = ("a public key", "--public-key takes it; give the folder or file that the key signed")
+_RECORD = ("one record", "give its folder, or the proof of it ({stem}.tlog-proof)")
+_BESIDE = (
+    (r"record-[0-9]+\.json", *_RECORD),
+    (r"epoch-[0-9]+\.jsonl", "the record lines of an epoch", "give its folder, or {stem}.dsse.json beside it"),
+    (r".*\.jsonl", "a file of lines", "give its folder, or a .dsse.json in it"),
+    (r"epoch-[0-9]+\.(pae\.bin|sig\.raw)", "a part of a bundle", "give its folder, or {stem}.dsse.json beside it"),
+    (r"(pub|vkey)(-[0-9]+)?(\.pem|\.ssh)?", *_KEY),
+    (r"VERIFY\.txt", "a text about an export", _FOLDER),
+    (r"SHA256SUMS(\..*)?", "a list of the digests of an export, or its signature", _FOLDER),
+)
+"""Names of an export, what they hold, and what to give instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +55,9 @@ def verify_file(path: Path, trust: Trust, at: str | None = None) -> Verification
         InputError: It cannot be read, or is none of these.
     """
     data = _read(path)
-    if path.suffix == ".jsonl":
-        raise InputError(
-            f"{path}: evidence: holds lines, and no signature covers it by itself",
-            hint="give its folder, or the .dsse.json beside it",
-        )
+    if (other := _other(path, data)) is not None:
+        what, hint = other
+        raise InputError(f"{path}: evidence: is {what}: no signature covers it by itself", hint=hint)
     try:
         if data.startswith(b"{"):
             found = _bundle(path, data, trust, at)
@@ -62,6 +74,36 @@ def verify_file(path: Path, trust: Trust, at: str | None = None) -> Verification
     return _answer(path, found)
 
 
+def is_evidence(path: Path) -> bool:
+    """Return whether a file may be evidence by itself, sound or not.
+
+    Raises:
+        ProvstoreError: It cannot be read, or is longer than evidence can be.
+    """
+    data = _read(path)
+    if _other(path, data) is not None:
+        return False
+    return data.startswith((b"{", _PROOF)) or b"\n\n\xe2\x80\x94 " in data
+
+
+def _other(path: Path, data: bytes) -> tuple[str, str] | None:
+    """Return what a file is that belongs to exported evidence and is none by itself, and what to do instead."""
+    for pattern, what, hint in _BESIDE:
+        if re.fullmatch(pattern, path.name):
+            return what, hint.format(stem=path.name.partition(".")[0])
+    if data.startswith((b"-----BEGIN ", b"ssh-ed25519 ")):
+        return _KEY
+    return (_RECORD[0], _RECORD[1].format(stem=path.stem)) if _is_record(data) else None
+
+
+def _is_record(data: bytes) -> bool:
+    try:
+        records.parse(data.removesuffix(b"\n"))
+    except (TrustError, InputError):
+        return False
+    return True
+
+
 def _bundle(path: Path, data: bytes, trust: Trust, at: str | None) -> _Found:
     envelope = dsse.parse(files.envelope_in(data) if b'"dsseEnvelope"' in data else data)
     signature = envelope.signatures[0]
@@ -76,12 +118,12 @@ def _bundle(path: Path, data: bytes, trust: Trust, at: str | None) -> _Found:
     if key.keyid != signature.keyid:
         findings.append(("keyid-mismatch", f"it names key {signature.keyid[:80]}, but key {key.keyid} signed it"))
     axes = {"envelope": OK, "signature": OK, "key": _key_state(findings)}
-    records = path.with_name(f"epoch-{said.number}.jsonl")
-    if records.is_file():
-        same = _digest(records) == said.subject_sha256
+    lines = path.with_name(f"epoch-{said.number}.jsonl")
+    if lines.is_file():
+        same = _digest(lines) == said.subject_sha256
         axes["tree"] = OK if same else FAULT
         if not same:
-            findings.append(("subject-mismatch", f"{records.name} does not hold the records that it signs"))
+            findings.append(("subject-mismatch", f"{lines.name} does not hold the records that it signs"))
     return _Found(said.run, said.attempt, said.number, None, tuple(axes.items()), tuple(findings), key.keyid)
 
 
