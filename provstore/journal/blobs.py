@@ -83,6 +83,8 @@ def read_facts(path: Path, digest: str) -> bytes:
     Raises:
         StoreError: It is missing or altered.
     """
+    if path.exists() and not path.is_file():
+        raise StoreError(f"journal: {path}: payload altered: it is no regular file")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -106,6 +108,9 @@ def read_source(path: Path, digest: str, size_bytes: int) -> bytes:
 
 def facts_fault(path: Path, digest: str) -> str | None:
     """Return ``"missing"`` or ``"altered"``, or ``None`` for a sound facts blob."""
+    if path.exists() and not path.is_file():
+        # Reading a device or a pipe might never end.
+        return "altered"
     try:
         with path.open("rb") as file:
             return None if hashlib.file_digest(file, "sha256").hexdigest() == digest else "altered"
@@ -119,6 +124,8 @@ def source_fault(path: Path, digest: str, size_bytes: int | None = None) -> str 
     """Return ``"missing"`` or ``"altered"``, or ``None`` for a sound source blob."""
     if not path.exists():
         return "missing"
+    if not path.is_file():
+        return "altered"
     found = hashlib.sha256()
     try:
         for piece in _unpack(path, size_bytes):

@@ -114,10 +114,17 @@ def name_digest(path: Path) -> str:
 
 
 def listing(directory: Path) -> dict[int, Path]:
-    """Return segment number → file, in order; of two files with one number the closed one."""
+    """Return segment number → file, in order; of two files with one number the closed one.
+
+    Raises:
+        StoreError: A pipe, a device or a folder has the name of a segment.
+    """
     found: dict[int, Path] = {}
     for path in sorted(directory.iterdir()):
         name = _FILE_NAME.fullmatch(path.name)
+        if name and path.exists() and not path.is_file():
+            # Reading one might never end.
+            raise StoreError(f"journal: {path}: is no regular file")
         if name and (int(name[1]) not in found or name[2]):
             found[int(name[1])] = path
     return dict(sorted(found.items()))

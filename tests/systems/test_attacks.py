@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.evidence.trust import Trust
 from provstore.evidence.verify import verify as judge_bytes
 from provstore.evidence.verify_file import verify_file
-from provstore.journal import Journal, frames, segments
+from provstore.journal import Journal, blobs, frames, segments
 from provstore.model import canonical
 from provstore.model.block import Block, Nodes, Relations
 from provstore.model.evidence import Observation
@@ -274,6 +275,35 @@ def test_a_frame_that_is_no_batch_is_named_and_never_a_crash(
         # Which run it would belong to is unknown too: the operator must look, and no run gets an answer.
         with pytest.raises(StoreError, match=r"batch [23] is not understood"):
             judged(store, belief, source=source)
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [pipe, device])
+def test_a_pipe_or_device_in_the_place_of_a_segment_is_not_read(
+    put: Callable[[Path], None], store: Path, belief: provstore.Belief
+) -> None:
+    put(store / "journal" / "seg-00000002.pvj")
+
+    with pytest.raises(StoreError, match="is no regular file"):
+        judged(store, belief)
+
+
+@pytest.mark.parametrize("put", [pipe, device])
+def test_a_pipe_or_device_in_the_place_of_facts_is_not_read(put: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / ("0" * 64)
+    put(path)
+
+    assert blobs.facts_fault(path, "0" * 64) == "altered"
+    assert blobs.source_fault(path, "0" * 64) == "altered"
+    with pytest.raises(StoreError, match="is no regular file"):
+        blobs.read_facts(path, "0" * 64)
 
 
 def test_what_hides_behind_the_label_of_positions_is_found(store: Path, belief: provstore.Belief) -> None:
