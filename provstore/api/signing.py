@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from provstore.errors import ConfigError, InputError
+from provstore.evidence import keys, stated
 from provstore.evidence.bundles import Ledger, Limits
 from provstore.evidence.keys import Signer
 from provstore.ingest import sealing
@@ -41,14 +42,22 @@ class Signing:
         if signer is not None:
             self._background = BackgroundSigner(journal, sealing.SealRequest(signer, limits=limits or Limits()))
 
-    def record(self, items: Sequence[Observation | AgreedDigest], scope: Scope, rank_signer: Signer | None) -> int:
-        """Keep records and show them in the graph; return the index of the first in the run tree."""
-        first = None
+    def record(self, items: Iterable[Observation | AgreedDigest], scope: Scope, rank_signer: Signer | None) -> int:
+        """Keep records and show them in the graph; return the index of the first in the run tree.
+
+        Raises:
+            ConfigError: The run has no name, the items are no list, or the signer is none.
+            InputError: An item cannot become a record.
+        """
+        scope = stated.scope(*scope)
+        if rank_signer is not None:
+            keys.require_signer(rank_signer, f"{scope[0]}: rank_signer")
+        given, first = stated.statements(items, scope[0]), None
         while first is None:
             ledger = self._ledger(scope)
             with ledger.lock:
                 if not ledger.is_stale:
-                    first = self._record(ledger, items, scope, rank_signer)
+                    first = self._record(ledger, given, scope, rank_signer)
         self.show()
         self.note([scope])
         return first

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from provstore import config, cypher
 from provstore.api.answers import answer, asked, one_attempt
 from provstore.api.opening import open_both
-from provstore.errors import ConfigError, InputError
+from provstore.errors import ConfigError
 from provstore.model.finding import Diagnosis
 from provstore.model.report import Answer, CheckReport, IngestReport, SealReport, StoreInfo
 from provstore.model.trace import Trace
@@ -141,14 +141,12 @@ class Store:
             Index in the run tree of the first record.
 
         Raises:
-            InputError: The run is closed, or a value cannot be kept.
+            ConfigError: ``run`` is empty or no text, ``items`` is no list, or ``rank_signer`` is no signer.
+            InputError: The run is closed, or a value cannot be kept; the message names the item and the value.
             StoreError: The journal cannot be written.
         """
         self._require_writable("records cannot be kept")
-        given = list(items)
-        if not given:
-            raise InputError(f"{run}: records: there are none to keep")
-        return self._signs().record(given, (run, attempt), rank_signer)
+        return self._signs().record(items, (run, attempt), rank_signer)
 
     def seal(
         self,

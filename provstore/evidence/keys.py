@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from typing import NoReturn, Protocol, final
 
-from provstore.errors import TrustError
+from provstore.errors import ConfigError, TrustError
 
 ALGORITHM = "ed25519"
 PUBLIC_BYTES = 32
@@ -132,6 +132,18 @@ def require_public(public: bytes, place: str) -> bytes:
             code="untrusted-key",
         )
     return public
+
+
+def require_signer(signer: object, place: str) -> None:
+    """Refuse what cannot sign; the message shows its type only, as it might be a secret.
+
+    Raises:
+        ConfigError: It is no :class:`Signer`.
+    """
+    if isinstance(signer, type) or not (hasattr(signer, "public_key") and callable(getattr(signer, "sign", None))):
+        said = f"a {type(signer).__name__} is no signer: it needs public_key (32 bytes) and sign(message)"
+        hint = "provstore.evidence.key_uris.open_signer opens a key by its name, file or URI"
+        raise ConfigError(f"{place}: {said}", hint=hint)
 
 
 def is_signed(public: bytes, message: bytes, signature: bytes) -> bool:

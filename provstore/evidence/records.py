@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provstore.errors import InputError, NotUnderstoodError, TrustError
-from provstore.evidence import keys, record_shapes
+from provstore.evidence import keys, record_shapes, stated
 from provstore.model import canonical, evidence
 from provstore.model.canonical import Json
 from provstore.model.evidence import AgreedDigest, Observation, Scalar
@@ -180,9 +180,12 @@ def _line(kind: str, numbers: tuple[str, int, int], rank: int | None, at_ns: int
     run, attempt, n = numbers
     for name, holds in _OWN_CHECKS[kind]:
         if not holds(own[name]):
-            raise InputError(f"record: {kind}: {name}: {str(own[name])[:60]!a} cannot stand there")
+            raise InputError(f"record: {kind}: {name}: {stated.shown(own[name])} cannot stand there")
     if type(run) is not str or not _is_number(attempt) or not _is_number(n) or not (rank is None or _is_number(rank)):
-        raise InputError(f"record: {kind}: {str((run, attempt, n, rank))[:60]!a} are no run, attempt, number and rank")
+        said = ", ".join(map(stated.shown, (run, attempt, n, rank)))
+        raise InputError(f"record: {kind}: {said} are no run, attempt, number and rank")
+    if at_ns is not None and type(at_ns) is not int:
+        raise InputError(f"record: {kind}: at: {stated.shown(at_ns)} is no integer of 64 bits")
     own["at"] = None if at_ns is None else canonical.tag_integer(at_ns)
     own["attempt"] = attempt
     own["kind"] = kind
@@ -205,22 +208,23 @@ def _named(values: Mapping[str, Scalar]) -> list[Json]:
     rows: list[Json] = []
     try:
         names = sorted(values)
-    except TypeError as error:
-        raise InputError("record: name: one of the values has a name that is no text") from error
+    except TypeError:
+        names = list(values)
     for name in names:
-        value = values[name]
         if not isinstance(name, str):
-            raise InputError(f"record: name: {str(name)[:40]!a} is no text")
+            raise InputError(f"record: values: the name {stated.shown(name)} is no text")
+        value = values[name]
         if type(value) is float:
             # The spelling of tag_double, which asks for NaN with a call.
             spelled = f"f64:{value.hex()}" if value == value else canonical.tag_double(value)  # noqa: PLR0124
             rows.append({"n": name, "t": "f", "v": spelled})
         elif type(value) is str:
             rows.append({"n": name, "t": "s", "v": value})
-        elif value is None or isinstance(value, (str, int, float)):
-            rows.append(evidence.tag(name, value))
         else:
-            raise InputError(f"record: value {name[:40]!a}: a {type(value).__name__} cannot be kept")
+            try:
+                rows.append(evidence.tag(name, stated.scalar(value)))
+            except InputError as error:
+                raise InputError(f"record: value {name[:40]!a}: {error}") from error
     return rows
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provstore.errors import ConfigError, InputError, StoreError, TrustError
-from provstore.evidence import bundles, dsse, keys, rank_heads, records
+from provstore.evidence import bundles, dsse, keys, rank_heads, records, stated
 from provstore.evidence.bundles import Claims, Ledger, Limits
 from provstore.journal import Batch, Journal, Source
 from provstore.model.canonical import Json
@@ -32,7 +32,8 @@ class SealRequest:
     org: str = bundles.ORG
 
     def __post_init__(self) -> None:
-        """Refuse a reason that is none."""
+        """Refuse a signer and a reason that are none."""
+        keys.require_signer(self.signer, "seal: signer")
         if self.close is not None and self.close not in CLOSE_REASONS:
             raise ConfigError(f"{self.close}: --close: not a reason; known are {', '.join(CLOSE_REASONS)}")
 
@@ -257,12 +258,16 @@ def _lines(ledger: Ledger, items: Sequence[Observation | AgreedDigest]) -> tuple
     counts: dict[int | None, int] = {}
     lines: list[bytes] = []
     ranks: list[int | None] = []
-    for item in items:
+    for at, item in enumerate(items):
         rank = item.rank
         if rank not in counts:
             counts[rank] = ledger.next_count(rank)
         make = records.observation if isinstance(item, Observation) else records.digest
-        lines.append(make(ledger.run, ledger.attempt, counts[rank], item))  # type: ignore[arg-type]
+        try:
+            lines.append(make(ledger.run, ledger.attempt, counts[rank], item))  # type: ignore[arg-type]
+        except InputError as error:
+            reason = stated.unspellable(item) or str(error).removeprefix("record: ")
+            raise InputError(f"{stated.place(ledger.run, at, item)}: {reason}") from error
         ranks.append(rank)
         counts[rank] += 1
     return lines, ranks
