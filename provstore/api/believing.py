@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from provstore import config
-from provstore.errors import ConfigError, InputError
+from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence import anchors as held
 from provstore.evidence import bundles, public_forms, timestamps, trust
 from provstore.evidence.trust_fields import now
 from provstore.model.verification import ALLOWED
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Belief:
     allow: tuple[str, ...] = ()
     trust_path: Path | None = None
     """The trust file, which must not lie inside the store that it judges; ``None`` for single keys."""
+    remarks: tuple[str, ...] = ()
+    """What the answers say of anchors that were given: a folder that holds none."""
 
     def __post_init__(self) -> None:
         """Refuse limits that do not exist."""
@@ -69,10 +75,12 @@ def belief(
 ) -> Belief:
     """Return what a verification believes; ``provstore.belief`` documents it."""
     own = held.AnchorState(config.anchor_directory(state))
+    given = [Path(one) for one in anchors]
+    remarks = tuple(_empty_folders(given))
     if public_keys:
         keys = [_public_key(Path(path)) for path in public_keys]
         known = trust.Trust.of_keys(keys, ", ".join(map(str, public_keys)))
-        return Belief(known, read_anchors(anchors, known, tsa), own, at, org, tuple(allow))
+        return Belief(known, read_anchors(given, known, tsa), own, at, org, tuple(allow), remarks=remarks)
     path = config.trust_file(trust_file)
     if not path.exists():
         raise ConfigError(
@@ -85,7 +93,7 @@ def belief(
     if at is None and any(key.not_before or key.not_after for key in known.keys):
         # Only then the moment changes an answer; without it, answers of different days are equal.
         at = now()
-    return Belief(known, read_anchors(anchors, known, tsa), own, at, org, tuple(allow), path)
+    return Belief(known, read_anchors(given, known, tsa), own, at, org, tuple(allow), path, remarks)
 
 
 def _public_key(path: Path) -> bytes:
@@ -110,18 +118,38 @@ def read_anchors(
         tsa: Certificates of time-stamping authorities that are trusted; without any, time stamps are not looked at.
 
     Raises:
-        InputError: A file cannot be read.
-        TrustError: A file holds no checkpoint, or a time stamp does not hold for it.
+        InputError: A file cannot be read, or holds no checkpoint.
+        TrustError: A time stamp does not hold for its checkpoint.
     """
     found: list[held.Anchor] = []
     roots = [_bytes_of(Path(path), "certificate") for path in tsa]
     for path in map(Path, paths):
         if path.is_dir():
-            found += held.AnchorState(path).all()
+            # Only the verifier's own anchors count whatever key signed them: these name the file they came from.
+            found += [replace(one, source=one.path or str(path)) for one in _readable(held.AnchorState(path).all)]
             continue
-        anchor, token = held.read(path), path.with_name(f"{path.name}.tsr")
+        anchor = _readable(partial(held.read, path))
+        token = path.with_name(f"{path.name}.tsr")
         if roots and token.exists():
             publics = [key.public for key in known.keys]
             anchor = timestamps.dated(anchor, _bytes_of(token, "time stamp"), roots, publics)
         found.append(anchor)
     return tuple(found)
+
+
+def _readable(read: Callable[[], _Read]) -> _Read:
+    """Return what is given for an anchor or several; a file of another form says nothing against the store."""
+    try:
+        return read()
+    except TrustError as error:
+        raise InputError(
+            str(error),
+            hint="an anchor is a checkpoint: a file that provstore seal --json or "
+            "provstore evidence export wrote, or a folder of anchors that provstore verify keeps",
+        ) from error
+
+
+def _empty_folders(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        if path.is_dir() and not any(path.glob(f"*{held.SUFFIX}")):
+            yield f"{path} holds no anchor (no file NAME{held.SUFFIX}): give a checkpoint by the name of its file."

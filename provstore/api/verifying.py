@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,9 @@ from provstore import config
 from provstore.analysis.evidence import Covers, attributed, differences, projection_differences
 from provstore.analysis.evidence.batches import Batches, compare_batches
 from provstore.analysis.evidence.elsewhere import stated_elsewhere
+from provstore.api.anchoring import AnchorChoice, remarks
 from provstore.api.believing import Belief
+from provstore.api.merging import merged, state
 from provstore.api.signing import fitting
 from provstore.errors import ConfigError
 from provstore.evidence import anchors as held
@@ -20,7 +22,6 @@ from provstore.evidence import checkpoint, trust
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.verify import Checked, verify
 from provstore.evidence.verify_file import verify_file
-from provstore.evidence.verify_findings import state_of
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal, JournalEvidence, Problem
 from provstore.model.evidence import EvidenceLog
@@ -28,7 +29,6 @@ from provstore.model.verification import (
     FACTS_NOT_COMPARED,
     FAULT,
     NOT_CHECKED,
-    OK,
     SHARED_GRAPH,
     UNKNOWN,
     UNPROVEN,
@@ -42,7 +42,6 @@ from provstore.stores import GraphStore, open_store
 from provstore.stores.dump import apart
 
 SOURCES = ("both", "journal", "graph")
-_WORST_FIRST = (FAULT, UNKNOWN, UNPROVEN, OK, NOT_CHECKED)
 _PROBLEM_CODES = {"journal-chain-broken": "journal-chain-broken"}
 Progress = Callable[[int, int, str], None]
 
@@ -84,6 +83,7 @@ class StoreVerifier:
             raise ConfigError(f"{source}: --source: not known; known are {', '.join(SOURCES)}")
         self._journal, self._graph, self._place = journal, graph, place
         self._belief, self._source, self._directory = belief, source, directory
+        self.anchors = AnchorChoice(belief, directory)
         self._problems: list[EvidenceFinding] | None = None
         self._differences: list[EvidenceFinding] | None = None
         self._elsewhere: dict[tuple[str, int], list[int]] | None = None
@@ -95,7 +95,7 @@ class StoreVerifier:
         store = self._journal.journal_id
         known = {Scope(*pair, store) for pair in [*self._journal.scopes(), *graph_scopes(self._graph)]}
         state = self._belief.state
-        seen = [*(state.all() if state else ()), *self._belief.anchors]
+        seen = [*(state.all() if state else ()), *self.anchors.given()]
         for anchor in seen:
             about = held.scope_of(anchor.origin)
             if about is not None and (about.store == store or anchor.place == self._place):
@@ -105,21 +105,16 @@ class StoreVerifier:
 
     def verify(self, scope: Scope, *, refresh: bool) -> Verification:
         """Return what can be said of one attempt; a clean answer becomes the verifier's next anchor."""
-        anchors = self._anchors(scope)
-        answer, note = self._judged(scope, anchors)
-        state = self._belief.state
-        if refresh and state is not None and note is not None and answer.verdict in ("pass", "limited"):
-            origin = checkpoint.parse(note).origin
-            state.refresh(note, origin, self._place, _now())
+        answer, note = self._judged(scope)
+        if refresh and note is not None and answer.verdict in ("pass", "limited"):
+            remark = self.anchors.keep(note, self._place, _now())
+            answer = answer if remark is None else replace(answer, limits=(*answer.limits, remark))
         return answer
 
-    def _anchors(self, scope: Scope) -> list[held.Anchor]:
-        origin = checkpoint.origin(self._belief.org, scope.store, scope.run, scope.attempt)
-        state = self._belief.state
-        own = state.for_origin(origin) if state is not None else []
-        return [*own, *(anchor for anchor in self._belief.anchors if anchor.origin == origin)]
-
-    def _judged(self, scope: Scope, anchors: Sequence[held.Anchor]) -> tuple[Verification, bytes | None]:
+    def _judged(self, scope: Scope) -> tuple[Verification, bytes | None]:
+        pair = (scope.run, scope.attempt)
+        origin = checkpoint.origin(self._belief.org, scope.store, *pair)
+        anchors, unused = self.anchors.of(origin, scope.run), self.anchors.findings(origin, pair)
         checked: list[Checked] = []
         findings: list[EvidenceFinding] = []
         axes = {"graph": NOT_CHECKED, "journal": NOT_CHECKED}
@@ -132,7 +127,7 @@ class StoreVerifier:
             problems = (replace(one, run=scope.run, attempt=scope.attempt) for one in self._of_journal())
             findings += [*compared.findings, *problems]
             counts |= {"batches": compared.covered + compared.unsigned, "batches_unsigned": compared.unsigned}
-            axes["journal"] = _state(findings)
+            axes["journal"] = state(findings)
             if any(one.code == "after-close" for one in findings):
                 axes["closing"] = FAULT
         elif not is_here:
@@ -146,11 +141,13 @@ class StoreVerifier:
                 checked.append(self._checked(self._stored(scope), anchors, "graph"))
                 differing = self._of_graph(scope)
                 findings += differing
-                axes["graph"] = _state(differing) if differing or not late else UNKNOWN
-        merged = _merged(scope, checked, findings, axes, counts)
+                axes["graph"] = state(differing) if differing or not late else UNKNOWN
+        if unused:
+            findings, axes["anchor"] = [*findings, *unused], UNPROVEN
+        answer = merged(pair, checked, findings, axes, counts)
         inputs = self._belief.inputs(self._source, anchors)
-        limits = (*self._limits(), *merged.limits)
-        return replace(merged, inputs=inputs, limits=limits, allowed=self._belief.allow), checked[0].head_note
+        limits = (*self._limits(), *answer.limits)
+        return replace(answer, inputs=inputs, limits=limits, allowed=self._belief.allow), checked[0].head_note
 
     def _stored(self, scope: Scope) -> GraphEvidence:
         return stored_evidence(self._graph, scope.run, scope.attempt, self._journal.journal_id)
@@ -230,7 +227,7 @@ class StoreVerifier:
         if pair not in self._signed_batches:
             log = self._journal.evidence(*pair)
             checked, compared = self._checked(log, (), "journal"), self._compared(log)
-            is_bad = _state([*checked.findings, *compared.findings]) in (FAULT, UNKNOWN)
+            is_bad = state([*checked.findings, *compared.findings]) in (FAULT, UNKNOWN)
             signed = () if is_bad else (n for n, index in compared.records.items() if index < checked.signed)
             self._signed_batches[pair] = frozenset(signed)
         return self._signed_batches[pair]
@@ -263,7 +260,7 @@ def verify_store(
         answers.append(verifier.verify(scope, refresh=refresh))
         if progress:
             progress(at + 1, len(scopes), "verifying")
-    return tuple(answers)
+    return _with_remarks(answers, belief, verifier.anchors.used)
 
 
 def forget(journal: Journal, belief: Belief, run: str | None, attempt: int | None) -> int:
@@ -291,28 +288,41 @@ def verify_files(paths: Iterable[Path], belief: Belief) -> tuple[Verification, .
         InputError: A directory holds no exported evidence.
         TrustError: The trust file lies inside a directory that it would judge.
     """
-    answers = []
+    answers: list[Verification] = []
+    used: set[held.Anchor] = set()
     for path in paths:
-        if belief.trust_path is not None and path.is_dir():
-            trust.require_outside(belief.trust_path, path)
         if path.is_file():
             alone = verify_file(path, belief.trust, belief.at)
-            answers.append(
-                replace(alone, inputs={**belief.inputs("file", ()), "path": str(path)}, allowed=belief.allow)
-            )
-            continue
-        log = ExportedEvidence(path)
-        origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
-        own = belief.state.for_origin(origin) if belief.state is not None else []
-        anchors = [*own, *(anchor for anchor in belief.anchors if anchor.origin == origin)]
-        checked = verify(log, belief.trust, anchors, at=belief.at, org=belief.org, source="files", within=path)
-        scope = Scope(log.run, log.attempt, log.store)
-        findings = [] if _has_other_records(checked) else list(_moved(log))
-        axes = {"graph": NOT_CHECKED, "journal": NOT_CHECKED} | ({"tree": FAULT} if findings else {})
-        merged = _merged(scope, [checked], findings, axes, {})
-        inputs = {**belief.inputs("files", anchors), "path": str(path)}
-        answers.append(replace(merged, inputs=inputs, allowed=belief.allow))
-    return tuple(answers)
+            inputs = {**belief.inputs("file", ()), "path": str(path)}
+            answers.append(replace(alone, inputs=inputs, allowed=belief.allow))
+        else:
+            answers.append(_of_folder(path, belief, used))
+    return _with_remarks(answers, belief, used)
+
+
+def _of_folder(path: Path, belief: Belief, used: set[held.Anchor]) -> Verification:
+    if belief.trust_path is not None and path.is_dir():
+        trust.require_outside(belief.trust_path, path)
+    log, choice = ExportedEvidence(path), AnchorChoice(belief, path, used)
+    origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
+    anchors, not_used = choice.of(origin, log.run), choice.findings(origin, (log.run, log.attempt))
+    checked = verify(log, belief.trust, anchors, at=belief.at, org=belief.org, source="files", within=path)
+    findings = [] if _has_other_records(checked) else list(_moved(log))
+    axes = {"graph": NOT_CHECKED, "journal": NOT_CHECKED} | ({"tree": FAULT} if findings else {})
+    axes |= {"anchor": UNPROVEN} if not_used else {}
+    answer = merged((log.run, log.attempt), [checked], [*findings, *not_used], axes, {})
+    inputs = {**belief.inputs("files", anchors), "path": str(path)}
+    return replace(answer, inputs=inputs, allowed=belief.allow)
+
+
+def _with_remarks(
+    answers: Sequence[Verification], belief: Belief, used: Collection[held.Anchor]
+) -> tuple[Verification, ...]:
+    """Return the answers; the last one says which of the given anchors none of them used."""
+    told = remarks(belief, used, [(one.run, one.attempt) for one in answers])
+    if not told or not answers:
+        return tuple(answers)
+    return (*answers[:-1], replace(answers[-1], limits=(*answers[-1].limits, *told)))
 
 
 def _has_other_records(checked: Checked) -> bool:
@@ -325,37 +335,6 @@ def _moved(log: ExportedEvidence) -> Iterator[EvidenceFinding]:
     for number, name in log.moved():
         text = f"{name} is not the file that its bundle signs: records stand in the file of another epoch."
         yield EvidenceFinding(log.run, log.attempt, number, None, "subject-mismatch", name, text)
-
-
-def _merged(
-    scope: Scope,
-    checked: Sequence[Checked],
-    findings: Iterable[EvidenceFinding],
-    axes: dict[str, str],
-    counts: dict[str, int],
-) -> Verification:
-    """Return one answer from what was judged of each place; what two places say alike is said once."""
-    known: dict[tuple[object, ...], EvidenceFinding] = {}
-    for one in [*(found for part in checked for found in part.findings), *findings]:
-        known.setdefault((one.code, one.epoch, one.seq, one.rank, one.keyid, one.text), one)
-    for part in checked:
-        for axis, state in part.axes.items():
-            axes[axis] = min(axes.get(axis, NOT_CHECKED), state, key=_WORST_FIRST.index)
-    first = checked[0]
-    return Verification(
-        run=scope.run,
-        attempt=scope.attempt,
-        axes=axes,
-        counts={**first.counts, **counts},
-        anchor=first.reach,
-        findings=tuple(sorted(known.values(), key=EvidenceFinding.order)),
-        limits=tuple(dict.fromkeys(text for part in checked for text in part.limits)),
-    )
-
-
-def _state(findings: Iterable[EvidenceFinding]) -> str:
-    """Return the state of an axis to which all of these findings belong."""
-    return min((state_of(one.code) for one in findings), default=OK, key=_WORST_FIRST.index)
 
 
 def _unfinished(scope: Scope, late: int) -> EvidenceFinding:

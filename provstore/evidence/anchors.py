@@ -7,6 +7,7 @@ checkpoint verbatim. Whoever can change these files can undo what they protect, 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import os
 import threading
@@ -166,7 +167,16 @@ class AnchorState:
         return len(paths)
 
     def _paths(self, pattern: str) -> Iterator[Path]:
-        yield from sorted(path for path in self._directory.glob(pattern + SUFFIX) if not path.name.startswith("."))
+        try:
+            names = os.listdir(self._directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            # Anchors that cannot be looked at must not pass for none.
+            raise InputError(f"anchors: {self._directory}: {error.strerror}") from error
+        for name in sorted(names):
+            if fnmatch.fnmatchcase(name, pattern + SUFFIX) and not name.startswith("."):
+                yield self._directory / name
 
     def _held(self, path: Path) -> list[Anchor]:
         """Return the newest anchor of a file, then the earlier ones."""

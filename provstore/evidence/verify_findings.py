@@ -63,6 +63,7 @@ _AXIS_OF = {
     "unanchored": ANCHOR,
     "anchor-partial": ANCHOR,
     "anchor-not-independent": ANCHOR,
+    "anchor-untrusted": ANCHOR,
     "policy-mismatch": POLICY,
     "clock-odd": CLOCK,
     "no-bundles": SIGNATURE,

@@ -202,6 +202,13 @@ EVIDENCE = (
         "Keep anchors in the state directory of the user who verifies, or elsewhere.",
     ),
     Code(
+        "anchor-untrusted",
+        "No trusted key signed a given anchor",
+        "warning",
+        "Anybody can write a file that contradicts the store, so this one says nothing about it.",
+        "Ask whoever kept the file for a whole copy; if another key signed it, list that key in the trust file.",
+    ),
+    Code(
         "graph-mismatch",
         "The graph is not what was recorded",
         "error",

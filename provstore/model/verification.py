@@ -54,6 +54,7 @@ EXIT_OF = {
     "unanchored": EXIT_UNDECIDED,
     "anchor-partial": EXIT_UNDECIDED,
     "anchor-not-independent": EXIT_UNDECIDED,
+    "anchor-untrusted": EXIT_UNDECIDED,
     "key-unproven": EXIT_UNDECIDED,
     "uncorroborated": EXIT_UNDECIDED,
     "clock-odd": EXIT_OK,

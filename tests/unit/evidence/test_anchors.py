@@ -1,6 +1,7 @@
 """Anchors on disk: kept whole or not at all, never smaller, forgotten only on request, refused when odd."""
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -420,3 +421,12 @@ def test_what_is_no_moment_is_refused(text):
 
 def test_the_run_of_these_tests_has_a_plain_origin(run):
     assert run.origin() == f"provstore/{STORE}/{RUN}/0"
+
+
+def test_a_directory_that_cannot_be_looked_into_does_not_pass_for_an_empty_one(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("provstore.evidence.anchors.os.listdir", refuse)
+    with pytest.raises(InputError, match="Permission denied"):
+        AnchorState(tmp_path).all()
