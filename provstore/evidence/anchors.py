@@ -168,7 +168,7 @@ class AnchorState:
 
     def _paths(self, pattern: str) -> Iterator[Path]:
         try:
-            names = os.listdir(self._directory)
+            names = [path.name for path in self._directory.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
