@@ -14,6 +14,7 @@ from provstore.analysis.evidence.batches import Batches, compare_batches
 from provstore.analysis.evidence.elsewhere import stated_elsewhere
 from provstore.api.anchoring import AnchorChoice, remarks
 from provstore.api.believing import Belief
+from provstore.api.losses import ACKED_LOST, Loss, Losses, loss_of
 from provstore.api.merging import merged, state
 from provstore.api.signing import fitting
 from provstore.errors import ConfigError
@@ -22,6 +23,7 @@ from provstore.evidence import checkpoint, trust
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.verify import Checked, verify
 from provstore.evidence.verify_file import verify_file
+from provstore.evidence.verify_folder import verify_folder
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal, JournalEvidence, Problem
 from provstore.model.evidence import EvidenceLog
@@ -42,7 +44,6 @@ from provstore.stores import GraphStore, open_store
 from provstore.stores.dump import apart
 
 SOURCES = ("both", "journal", "graph")
-_PROBLEM_CODES = {"journal-chain-broken": "journal-chain-broken"}
 Progress = Callable[[int, int, str], None]
 
 
@@ -85,6 +86,7 @@ class StoreVerifier:
         self._belief, self._source, self._directory = belief, source, directory
         self.anchors = AnchorChoice(belief, directory)
         self._problems: list[EvidenceFinding] | None = None
+        self._losses: list[Loss] = []
         self._differences: list[EvidenceFinding] | None = None
         self._elsewhere: dict[tuple[str, int], list[int]] | None = None
         self._signed_batches: dict[tuple[str, int], frozenset[int]] = {}
@@ -154,7 +156,9 @@ class StoreVerifier:
 
     def _compared(self, log: EvidenceLog) -> Batches:
         journal = self._journal
-        return compare_batches(log.run, log.attempt, journal.batches(), log.records(), journal.batch_fault)
+        self._of_journal()
+        cause_of = Losses(self._losses, {}).cause_of_batch
+        return compare_batches(log.run, log.attempt, journal.batches(), log.records(), journal.batch_fault, cause_of)
 
     def _limits(self) -> list[str]:
         """Return in the fixed words what the asked source, or a shared graph, cannot show."""
@@ -172,9 +176,12 @@ class StoreVerifier:
     def _of_journal(self) -> list[EvidenceFinding]:
         """Return the faults of the journal's files, which concern every run."""
         if self._problems is None:
-            self._problems = [_of_problem(found) for found in self._journal.check() if found.is_loss]
+            losing = [found for found in self._journal.check() if found.is_loss]
+            self._problems = [_of_problem(found) for found in losing]
+            self._losses = [loss_of(found) for found in losing]
             if (gone := lost(self._graph, self._journal)) is not None:
-                self._problems.append(EvidenceFinding("", 0, None, None, "acked-lost", "the journal", gone))
+                self._problems.append(EvidenceFinding("", 0, None, None, ACKED_LOST, "the journal", gone))
+                self._losses.append(Loss(ACKED_LOST, None, None))
         return self._problems
 
     def _of_graph(self, scope: Scope) -> list[EvidenceFinding]:
@@ -203,7 +210,9 @@ class StoreVerifier:
             # What other journals have put into the same server is theirs to judge.
             found = [one for one in found if not one.is_extra or covers.knows(one.fact)]
         blocks = self._journal.blocks(on_problem=lambda _: None)
-        yield from attributed(found, blocks, covers)
+        self._of_journal()
+        scopes = {number: (cover.run, cover.attempt) for number, cover in covers.batches.items()}
+        yield from attributed(found, blocks, covers, Losses(self._losses, scopes).cause_of)
         for other in () if self._may_share else other_positions(self._graph, self._journal):
             text = f"the graph of this journal also states a position of {other[:80]}, which nothing recorded"
             yield EvidenceFinding("", 0, None, None, "graph-mismatch", "the graph", text)
@@ -307,11 +316,12 @@ def _of_folder(path: Path, belief: Belief, used: set[held.Anchor]) -> Verificati
     origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
     anchors, not_used = choice.of(origin, log.run), choice.findings(origin, (log.run, log.attempt))
     checked = verify(log, belief.trust, anchors, at=belief.at, org=belief.org, source="files", within=path)
+    checked, not_read = verify_folder(log, checked, belief.trust, belief.org)
     findings = [] if _has_other_records(checked) else list(_moved(log))
     axes = {"graph": NOT_CHECKED, "journal": NOT_CHECKED} | ({"tree": FAULT} if findings else {})
     axes |= {"anchor": UNPROVEN} if not_used else {}
     answer = merged((log.run, log.attempt), [checked], [*findings, *not_used], axes, {})
-    inputs = {**belief.inputs("files", anchors), "path": str(path)}
+    inputs = {**belief.inputs("files", anchors), "path": str(path), "not_read": list(not_read)}
     return replace(answer, inputs=inputs, allowed=belief.allow)
 
 
@@ -344,5 +354,4 @@ def _unfinished(scope: Scope, late: int) -> EvidenceFinding:
 
 
 def _of_problem(found: Problem) -> EvidenceFinding:
-    code = _PROBLEM_CODES.get(found.code, "journal-damaged")
-    return EvidenceFinding("", 0, None, None, code, found.place, found.text)
+    return EvidenceFinding("", 0, None, None, loss_of(found).code, found.place, found.text)

@@ -158,10 +158,19 @@ def verification_lines(answer: Verification, *, width: int, verbose: bool = Fals
         yield from _finding(one, width)
     if len(shown) < len(answer.findings):
         yield Line(f"  … {len(answer.findings) - len(shown):,} more: --verbose lists all", "dim")
+    yield from _not_read(answer.inputs.get("not_read"), width)
     told = {one.text for one in shown}
     for text in answer.limits:
         if text not in told:
             yield from (Line(line, "dim") for line in folded(text, width, "  ", "  "))
+
+
+def _not_read(names: object, width: int) -> Iterator[Line]:
+    """Yield the names of the files of a folder that were not looked at."""
+    if isinstance(names, list) and names:
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        text = f"not read: {', '.join(map(str, names[:_SHOWN]))}{more}"
+        yield from (Line(line, "dim") for line in folded(text, width, "  ", "    "))
 
 
 def _finding(one: EvidenceFinding, width: int) -> Iterator[Line]:

@@ -21,6 +21,7 @@ from provstore.model.evidence import BundleAt, RecordAt
 
 MAX_EPOCH_BYTES = 120 * 1024 * 1024
 MAX_FILES = 1_000_000
+MAX_LINES_BYTES = 64 << 30
 MAX_SIGSTORE_BYTES = 2 * dsse.MAX_TEXT_BYTES
 
 _NAME = re.compile(r"epoch-(0|[1-9][0-9]{0,9})\.(jsonl|dsse\.json|sigstore\.json|checkpoint)")
@@ -56,13 +57,42 @@ class ExportedEvidence:
         What cannot be an envelope is yielded as it stands: whoever verifies refuses it and goes on. So are two files
         that hold different envelopes of one epoch: nothing tells which of them is meant.
         """
+        return (bundle for _, bundle in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[int, BundleAt]]:
+        """Yield the bundles with the numbers in their names."""
         for number, forms in self._epochs.items():
             told = {form: self._envelope(number, form) for form in (_DSSE, _SIGSTORE) if form in forms}
             if told:
                 envelope = next(iter(told.values())) if len(set(told.values())) == 1 else b""
                 note = self._checkpoint(number) if _CHECKPOINT in forms else None
                 where = " and ".join(_name(number, form) for form in told) if not envelope else _name(number, min(told))
-                yield BundleAt(envelope, note, where)
+                yield number, BundleAt(envelope, note, where)
+
+    def names(self) -> set[str]:
+        """Return the names of everything in the directory."""
+        with os.scandir(self.directory) as entries:
+            return {entry.name for entry in entries}
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file of the directory that is no file of records.
+
+        Raises:
+            InputError: It is no regular file, or cannot be read.
+            NotUnderstoodError: It is larger than is looked at.
+        """
+        return _read(self.directory / name, MAX_SIGSTORE_BYTES)
+
+    def lines_of(self, name: str, most: int) -> Iterator[bytes]:
+        """Yield the lines of a file with their ends; a longer line than ``most`` comes in pieces.
+
+        Raises:
+            InputError: It is no regular file, or cannot be read.
+            NotUnderstoodError: It is larger than is looked at.
+        """
+        with _opened(self.directory / name, MAX_LINES_BYTES) as file:
+            while line := file.readline(most):
+                yield line
 
     def records(self) -> Iterator[RecordAt]:
         """Yield the record lines by the numbers in the names; the files state no indices.
