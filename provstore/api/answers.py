@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import Any
 
 import orjson
 
@@ -14,11 +17,12 @@ from provstore.stores import GraphStore
 
 
 def answer(store: GraphStore, query: cypher.Query, parameters: Mapping[str, object]) -> Answer:
-    """Return the rows of a query, and whether they are all."""
+    """Return the rows of a query, whether they are all, and what it means when there are none."""
     rows = store.run(query, parameters)
     found = tuple({**row, "frames": _frames(row["frames"])} if "frames" in query.returns else row for row in rows)
     columns = query.returns or tuple(found[0] if found else ())
-    return Answer(columns, found, rows.complete, rows.reason)
+    notes = (query.none,) if query.none and rows.complete and not found else ()
+    return Answer(columns, found, rows.complete, rows.reason, notes)
 
 
 def _frames(text: object) -> list[str]:
@@ -27,6 +31,7 @@ def _frames(text: object) -> list[str]:
 
 
 READ_QUERIES = "read/"
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def asked(
@@ -38,7 +43,7 @@ def asked(
     """Return the rows of a shipped query; ``scope_of`` completes a run and attempt that are left out.
 
     Raises:
-        ConfigError: No such query, or a parameter is missing or unknown.
+        ConfigError: No such query, or a parameter is missing, unknown or no number although it is declared as one.
     """
     found = cypher.query(cypher.full_name(name, READ_QUERIES))
     given = with_targets(graph, found, parameters)
@@ -47,11 +52,12 @@ def asked(
         takes = ", ".join(found.params) or "none"
         raise ConfigError(f"{name}: parameters: {', '.join(unknown)} not known; it takes {takes}")
     if {"run", "attempt"} & set(found.params):
-        run, attempt = scope_of(text_of(given.get("run")), number_of(name, given.get("attempt")))
+        run, attempt = scope_of(text_of(given.get("run")), attempt_of(name, given))
         given |= {key: value for key, value in (("run", run), ("attempt", attempt)) if key in found.params}
     missing = sorted(set(found.params) - set(given))
     if missing:
         raise ConfigError(f"{name}: parameters: {', '.join(missing)} missing")
+    given |= {key: number_of(name, key, given[key]) for key in cypher.NUMBERS & set(found.params)}
     return answer(graph, found, given)
 
 
@@ -63,7 +69,7 @@ def with_targets(graph: GraphStore, query: cypher.Query, parameters: Mapping[str
     for name in sorted({"iri", "call"} & set(query.params) & set(given)):
         scope = Scope(
             text_of(given.pop("run", None)),
-            number_of(query.name, given.pop("attempt", None)),
+            attempt_of(query.name, {"attempt": given.pop("attempt", None)}),
             text_of(given.pop("group", None)),
         )
         iri = resolve(graph, str(given[name]), scope)
@@ -95,18 +101,26 @@ def text_of(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def number_of(name: str, value: object) -> int | None:
-    """Return the parameter ``attempt`` of the query ``name`` as a number; None stays None.
+def attempt_of(name: str, parameters: Mapping[str, object]) -> int | None:
+    """Return the parameter ``attempt`` of the query ``name``; None when it is left out."""
+    value = parameters.get("attempt")
+    return None if value is None else number_of(name, "attempt", value)
+
+
+def number_of(name: str, key: str, value: Any) -> int:
+    """Return the parameter ``key`` of the query ``name`` as a number; text may spell it.
 
     Raises:
-        ConfigError: It is no number.
+        ConfigError: It is no integer of 64 bits.
     """
-    if value is None:
-        return None
-    try:
-        return int(str(value))
-    except ValueError as error:
-        raise ConfigError(f"{name}: attempt: {value!r} is not a number") from error
+    number = None
+    spelled = isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+    if spelled or (type(value) is not bool and isinstance(value, Integral)):
+        number = int(value)
+    if number is None or not -(2**63) <= number < 2**63:
+        said = "an integer" if number is not None else f"{value!r:.40}"
+        raise ConfigError(f"{name}: {key}: {said} is not a number of 64 bits")
+    return number
 
 
 def timing(started: float, read: float) -> dict[str, float]:

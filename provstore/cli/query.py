@@ -18,9 +18,6 @@ from provstore.cli._text import folded
 from provstore.errors import ConfigError
 from provstore.model.report import Answer
 
-FORENSIC = ("collectives/", "documents/list", "evidence/", "runs/")
-"""How the names of questions that people ask begin; the others are building blocks."""
-
 SPELLED = {
     "--run and --attempt": "--param run=ID and --param attempt=N",
     "--run, --attempt or --group": "--param run=ID, --param attempt=N or --param group=NAME",
@@ -77,14 +74,18 @@ def query(
             console.print("0 rows", style="dim")
         if not answer.complete:
             console.print(f"not complete: cut by {answer.reason}", style="yellow")
+        for note in answer.notes:
+            print_lines(console, (Line(text, "dim") for text in folded(note, console.width, "", "  ")))
 
     screen.show(answer.to_dict(), draw, errors.EXIT_OK if answer.complete else errors.EXIT_NOT_UNDERSTOOD)
 
 
 def _listed(shipped: Answer, width: int, *, verbose: bool) -> Iterator[Line]:
+    from provstore.cypher import OFFERED
+
     for row in shipped.rows:
         name = str(row["name"])
-        if verbose or name.startswith(FORENSIC):
+        if verbose or f"read/{name}".startswith(OFFERED):
             yield Line(name, "bold")
             taken = f" Takes {row['parameters']}." if row["parameters"] else ""
             yield from (Line(line) for line in folded(f"{row['answers']}{taken}", width, "    ", "    "))

@@ -17,10 +17,16 @@ ADHOC = "adhoc"
 ADHOC_TIMEOUT_SECONDS = 10.0
 ADHOC_MAX_ROWS = 10_000
 
+NUMBERS = frozenset(("attempt", "index", "op_id", "p2p_seq", "rank", "seq"))
+"""Parameters of shipped queries that are integers of 64 bits; the others are text or lists."""
+
+OFFERED = tuple(f"read/{topic}" for topic in ("collectives/", "documents/list", "evidence/", "runs/"))
+"""How the names of questions that people ask begin; the others are building blocks."""
+
 _PACKAGE = Path(__file__).parent.parent
 _NAME = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)+")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_HEADER_KEYS = ("params", "returns", "names", "dialect", "order")
+_HEADER_KEYS = ("params", "returns", "none", "names", "dialect", "order")
 _RELATION_TYPES = frozenset((*CAPTURED_RELATIONS, *STRUCTURE_RELATIONS, *DERIVED_RELATIONS))
 
 
@@ -38,6 +44,8 @@ class Query:
     max_rows: int | None = None
     summary: str = ""
     """What the query answers, in one line."""
+    none: str = ""
+    """What it means that there are no rows, where the query says so."""
 
 
 def query(name: str, engine: str | None = None) -> Query:
@@ -65,18 +73,17 @@ def full_name(name: str, topic: str) -> str:
     """Return the query below ``topic`` that ``name`` means: its path, or its last part where that is enough.
 
     Raises:
-        ConfigError: None has this name, or several do; the message offers the likeliest.
+        ConfigError: None has this name, or several do; the message offers the likeliest of those that people ask.
     """
     known = names(topic.rstrip("/"))
     wanted = name if name.startswith(topic) else topic + name
     fits = [wanted] if wanted in known else [one for one in known if one.rpartition("/")[2] == name]
     if len(fits) == 1:
         return fits[0]
-    short = [one.removeprefix(topic) for one in known]
     if fits:
         several = ", ".join(one.removeprefix(topic) for one in fits)
         raise ConfigError(f"{name}: query: {len(fits)} have this name: {several}")
-    ends = {one.rpartition("/")[2]: one for one in short}
+    ends = {one.rpartition("/")[2]: one.removeprefix(topic) for one in known if one.startswith(OFFERED)}
     close = difflib.get_close_matches(name.rpartition("/")[2], ends, n=3, cutoff=0.5)
     guess = f"; did you mean {' or '.join(ends[one] for one in close)}?" if close else ""
     raise ConfigError(f"{name}: query: no such query{guess}", hint="provstore query --list shows all")
@@ -160,7 +167,8 @@ def _parse(name: str, place: str, source: str) -> Query:
         raise ConfigError(f"{place}: params: declared are {sorted(declared)}, used are {sorted(used)}")
     if "." in place.removesuffix(".cypher") and "dialect" not in header:
         raise ConfigError(f"{place}: dialect: the reason for a text of its own is missing")
-    return Query(name, text, declared, _listed(header["returns"]), summary=summary)
+    none = header.get("none", "")
+    return Query(name, text, declared, _listed(header["returns"]), summary=summary, none=none)
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -136,6 +136,7 @@ class SealedRun:
     root: str
     """Root of the run tree at that size, 64 hex digits."""
     keyid: str
+    """The key that signed; that of the last bundle when nothing was unsigned, ``""`` when there is none."""
     closed: bool
     checkpoint: str
     """The signed note to keep elsewhere; ``""`` when there is none."""
@@ -185,6 +186,8 @@ class Answer:
     complete: bool = True
     reason: str | None = None
     """Why rows are missing: ``max_rows``, ``timeout`` or ``max_bytes``."""
+    notes: tuple[str, ...] = ()
+    """What should be known beside the rows, such as what it means that there are none."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the rows as JSON values; the keys are documented and stable."""
@@ -193,6 +196,7 @@ class Answer:
             "rows": [dict(row) for row in self.rows],
             "complete": self.complete,
             "reason": self.reason,
+            "notes": list(self.notes),
         }
 
     def _repr_html_(self) -> str:

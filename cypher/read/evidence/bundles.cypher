@@ -1,6 +1,7 @@
 // Which bundles sign the records of an attempt: their epochs, ranges, roots, keys and recording policy.
 // params: run, attempt
 // returns: epoch, first, size, records, root, keyid, closed, policy_mode, policy_reason, wall, store, payload_sha256, prev_sha256, iri
+// none: nobody has signed anything of this attempt
 MATCH (b:EvidenceBundle {run: $run, attempt: $attempt})
 OPTIONAL MATCH (b)-[:HAD_MEMBER]->(r:Record)
 WITH b, count(r) AS records

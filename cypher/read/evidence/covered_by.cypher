@@ -2,6 +2,7 @@
 // Whether the element still is what they cover is what a verification answers.
 // params: iri
 // returns: dump, record, leaf_index, journal_batch, epoch, bundle, keyid
+// none: no record covers it: what it derives from was taken in and not sealed yet, or is not there
 MATCH (e:Element {iri: $iri})
 OPTIONAL MATCH (e)-[:USED|WAS_GENERATED_BY|CALL_OF]-(c:Call)
 WITH e, collect(DISTINCT coalesce(e.rank, c.rank)) AS ranks

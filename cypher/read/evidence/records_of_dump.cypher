@@ -1,6 +1,7 @@
 // Which records cover a dump: those that name its bytes and the facts read from them, with bundle and key.
 // params: iri
 // returns: record, leaf_index, kind, sha256, size_bytes, reader, facts_sha256, facts_rows, journal_batch, epoch, bundle, keyid
+// none: no record covers it: it was not sealed yet, or it is no dump
 MATCH (r:Record)-[:WAS_DERIVED_FROM]->(d:Element {iri: $iri})
 OPTIONAL MATCH (b:EvidenceBundle)-[:HAD_MEMBER]->(r)
 OPTIONAL MATCH (b)-[:WAS_ATTRIBUTED_TO]->(k:SigningKey)

@@ -1,6 +1,7 @@
 // Who signed what this element derives from: its causes by run and rank, the dumps they stand in, and who signed those.
 // params: iri
 // returns: run, attempt, rank, elements, dump, record, leaf_index, epoch, bundle, keyid
+// none: nothing that it derives from stands in a dump
 MATCH (t:Element {iri: $iri})-[:WAS_GENERATED_BY|USED|WAS_DERIVED_FROM|WAS_INFORMED_BY|WAS_STARTED_BY|STARTED_BY_ACTIVITY|VIA_ACTIVITY|SPECIALIZATION_OF|MENTION_OF|HAD_MEMBER|WAS_INFLUENCED_BY|SAME_AS|DERIVED_MESSAGE|DERIVED_GENERATED_BY|DERIVED_PROGRAM_ORDER*0..1000000]->(x)
 WITH collect(DISTINCT x) AS causes
 UNWIND causes AS x

@@ -1,6 +1,7 @@
 // Which records, dumps and refused files of an attempt nobody has signed.
 // params: run, attempt
 // returns: what, rank, leaf_index, kind, file, sha256, iri
+// none: the graph holds nothing of this attempt that nobody has signed
 MATCH (e:Record|Dump|RefusedDump {run: $run, attempt: $attempt})
 WHERE NOT EXISTS { MATCH (:EvidenceBundle)-[:HAD_MEMBER]->(e) }
   AND NOT EXISTS { MATCH (:EvidenceBundle)-[:HAD_MEMBER]->(:Record)-[:WAS_DERIVED_FROM]->(e) }
