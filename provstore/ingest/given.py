@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provstore.errors import ConfigError
@@ -64,13 +65,21 @@ def gather(request: Request) -> Gathered:
         InputError: Nothing to read there.
     """
     gathered = Gathered(run_from="--run" if request.run is not None else "sidecar")
-    for place in _places(request.paths):
+    places = _places(request.paths)
+    for place in places:
         found = read_dumps(place, request.options, _reading(request.progress))
         if request.run is None and any(dump.sidecar is None or dump.sidecar.run is None for dump in found.dumps):
             gathered.run_from = "folder"
         _sort(found, request, gathered.scopes)
-        gathered.strays += [refusal for refusal in found.refusals if refusal.skipped]
+        strays = [refusal for refusal in found.refusals if refusal.skipped]
+        gathered.strays += strays if len(places) == 1 else [_with_folder(stray, place[0]) for stray in strays]
     return gathered
+
+
+def _with_folder(stray: Refusal, given: Path) -> Refusal:
+    """Return a file that is not read under the name of its folder, as several folders were given."""
+    folder = given if given.is_dir() else given.parent
+    return replace(stray, file=f"{os.fsencode(folder).decode('utf-8', 'replace')}/{stray.file}")
 
 
 def contradicted(dump: Dump, found: Contradiction) -> Refusal:
