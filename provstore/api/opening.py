@@ -95,7 +95,7 @@ def _refuse_strangers(uri: str, journal: Journal, graph: GraphStore) -> None:
     hint = "provstore store rebuild makes the graph anew from the journal, and keeps the old one beside it"
     gone = lost(graph, journal)
     if gone is not None:
-        raise StoreError(f"{journal.directory}: {gone}", hint=hint)
+        raise StoreError(f"{journal.directory}: acked-lost: {gone}", hint=hint)
     other = foreign_journal(graph, journal)
     if other is not None and config.embedded_directory(uri) is not None:
         raise StoreError(f"{uri}: the graph was made from another journal ({other})", hint=hint)

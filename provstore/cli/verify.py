@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from provstore import config
+from provstore.cli._finding_order import causes_first, condensed
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._stores import opened
@@ -153,11 +154,14 @@ def verification_lines(answer: Verification, *, width: int, verbose: bool = Fals
         axes = [axis for axis in AXES if answer.axes.get(axis, NOT_CHECKED) == state]
         if axes:
             yield Line(f"  {state + ':':<12} {', '.join(axes)}", _AXIS_STYLE[state])
-    shown = answer.findings if verbose else answer.findings[:_SHOWN]
+    listed, following = (causes_first(answer.findings), []) if verbose else condensed(answer.findings)
+    shown = listed if verbose else listed[:_SHOWN]
     for one in shown:
         yield from _finding(one, width)
-    if len(shown) < len(answer.findings):
-        yield Line(f"  … {len(answer.findings) - len(shown):,} more: --verbose lists all", "dim")
+    if len(shown) < len(listed):
+        yield Line(f"  … {len(listed) - len(shown):,} more: --verbose lists all", "dim")
+    for text in following:
+        yield from (Line(line) for line in folded(text, width, "  ", "    "))
     yield from _not_read(answer.inputs.get("not_read"), width)
     told = {one.text for one in shown}
     for text in answer.limits:

@@ -84,7 +84,7 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
     notes = tuple(str(problem) for problem in found if not problem.is_loss)
     position = applied(store, journal)
     if (gone := lost(store, journal)) is not None:
-        problems.append(gone)
+        problems.append(f"acked-lost: {gone}")
     unreadable: list[Problem] = []
     replay(empty, journal, on_problem=unreadable.append)
     problems += [text for text in map(str, unreadable) if text not in problems]

@@ -146,13 +146,13 @@ class Verification:
     def exit_code(self) -> int:
         """The exit code that the findings ask for: 5 over 1 over 7 over 4 over 3 over 0."""
         passing = {code for name in self.allowed for code in ALLOWED.get(name, ())}
-        asked = {EXIT_OF.get(one.code, EXIT_NO) for one in self.findings if one.code not in passing}
+        asked = {_asked(one) for one in self.findings if one.code not in passing}
         return next((code for code in _PRECEDENCE if code in asked), EXIT_OK)
 
     @property
     def verdict(self) -> str:
         """``pass``, ``limited``, ``fault`` or ``unknown``; allowed limits stay limits."""
-        asked = {EXIT_OF.get(one.code, EXIT_NO) for one in self.findings}
+        asked = {_asked(one) for one in self.findings}
         if asked & {EXIT_ROLLBACK, EXIT_NO, EXIT_STORE}:
             return FAULT
         if EXIT_NOT_UNDERSTOOD in asked:
@@ -181,6 +181,12 @@ class Verification:
         rows = [(one.code, one.epoch, one.seq, one.where, one.text) for one in self.findings]
         title = f"{self.run}, attempt {self.attempt}: {self.verdict}"
         return table(title, ("code", "epoch", "seq", "where", "what"), rows, self.limits)
+
+
+def _asked(one: EvidenceFinding) -> int:
+    """Return the exit code that a finding asks for; one that follows from a damaged journal adds nothing to it."""
+    asked = EXIT_OF.get(one.code, EXIT_NO)
+    return EXIT_STORE if asked == EXIT_NO and one.cause == "journal-damaged" else asked
 
 
 def exit_code(answers: tuple[Verification, ...]) -> int:

@@ -48,7 +48,7 @@ def lost(store: GraphStore, journal: Journal) -> str | None:
     first, last = journal.position + 1, applied(store, journal)
     if last < first:
         return None
-    return f"acked-lost: the graph holds batches {first} to {last}, which the journal acknowledged and no longer has"
+    return f"the graph holds batches {first} to {last}, which the journal acknowledged and no longer has"
 
 
 def behind(store: GraphStore, journal: Journal) -> int:

@@ -36,6 +36,7 @@ def compare_batches(
     batches: Iterable[tuple[int, Batch]],
     records: Iterable[RecordAt],
     fault_of: Callable[[Batch], str | None],
+    cause_of: Callable[[int], str | None] = lambda _: None,
 ) -> Batches:
     """Return where the batches of one attempt are not what its records say.
 
@@ -47,6 +48,7 @@ def compare_batches(
         batches: (number, batch) of a whole journal.
         records: The records of the attempt.
         fault_of: Says what is wrong with the files of a batch, read now.
+        cause_of: Gives the code of what explains that a batch is missing.
     """
     held = {
         number: (_stated(batch), replace(batch, lines=()))
@@ -68,7 +70,8 @@ def compare_batches(
         if problem is not None and len(found) < MOST_FINDINGS:
             code, text = problem
             words = f"record {index} covers batch {number}: {text}"
-            found.append(EvidenceFinding(run, attempt, None, index, code, at.where, words, _rank(record)))
+            cause = None if number in held else cause_of(number)
+            found.append(EvidenceFinding(run, attempt, None, index, code, at.where, words, _rank(record), cause=cause))
         elif problem is not None:
             rest += 1
     if rest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
@@ -128,7 +128,10 @@ _FAR = 1 << 62
 
 
 def attributed(
-    differences: Iterable[Difference], blocks: Iterable[tuple[int, Block]], covers: Covers
+    differences: Iterable[Difference],
+    blocks: Iterable[tuple[int, Block]],
+    covers: Covers,
+    cause_of: Callable[[tuple[str, int]], str | None] = lambda _: None,
 ) -> list[EvidenceFinding]:
     """Return a finding for each difference, with the record, epoch and key that cover the fact.
 
@@ -136,6 +139,7 @@ def attributed(
         differences: What differs.
         blocks: (number, facts) of the batches of the journal; read only when something differs.
         covers: The records of the batches.
+        cause_of: Gives the code of what explains that nothing states a fact of an attempt: its batch is lost.
     """
     told: list[Difference] = []
     rest = 0
@@ -145,7 +149,7 @@ def attributed(
         else:
             rest += 1
     stated = _stated(told, blocks, covers)
-    findings = [_finding(one, stated, covers) for one in told]
+    findings = [_finding(one, stated, covers, cause_of) for one in told]
     if rest:
         findings.append(_more(rest))
     return sorted(findings, key=EvidenceFinding.order)
@@ -178,7 +182,9 @@ def _among(block: Block, wanted: Mapping[Identity, None]) -> Iterator[Identity]:
     yield from dict.fromkeys(identity for identity in stated if identity in wanted)
 
 
-def _finding(one: Difference, stated: _Stated, covers: Covers) -> EvidenceFinding:
+def _finding(
+    one: Difference, stated: _Stated, covers: Covers, cause_of: Callable[[tuple[str, int]], str | None]
+) -> EvidenceFinding:
     identity, subject = one.fact.identity, "" if one.name in (None, "labels") else f"{one.name} "
     own = covers.of_node(identity[1] if one.fact.is_node else identity[2])
     covering = [own] if own is not None else stated.get(identity) or stated.get(_source(identity), [])
@@ -200,6 +206,7 @@ def _finding(one: Difference, stated: _Stated, covers: Covers) -> EvidenceFindin
         text=f"{thing} {one.fact.place}: {subject}{one.text}; {reach}",
         rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else None,
         keyid=near.keyid if near and is_covered else None,
+        cause=None if is_covered else cause_of((run, attempt)),
     )
 
 
