@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provstore.evidence.keys import PrivateKey
+from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.exports.evidence import EvidenceExportOptions, writer
 from tests.foreign import tools
 from tests.foreign.exports import HOSTILE_RUN, exported, flip
@@ -46,10 +46,16 @@ CHECKS = {
 _MODULES = {"securesystemslib": "securesystemslib", "in-toto": "in_toto", "in-toto-attestation": "in_toto_attestation"}
 
 
-def blocks(directory: Path) -> dict[str, tuple[str, str]]:
-    """Return title → (tool, commands) of VERIFY.txt."""
+def blocks(directory: Path, *keyids: str) -> dict[str, tuple[str, str]]:
+    """Return title → (tool, commands) of VERIFY.txt; its reader has written the keys' fingerprints where they go."""
     text = (directory / "VERIFY.txt").read_text(encoding="utf-8")
-    return {title.replace("\n", " ").strip(): (tool, told) for title, tool, told in _BLOCK.findall(text)}
+    found = {title.replace("\n", " ").strip(): (tool, told) for title, tool, told in _BLOCK.findall(text)}
+    for at, keyid in enumerate(keyids, 1):
+        file = "pub" if at == 1 else f"pub-{at}"
+        for title, (tool, told) in found.items():
+            if f" {file}.pem" in title or f" {file}.ssh" in title:
+                found[title] = (tool, told.replace("EXPECTED=''", f"EXPECTED='{keyid}'"))
+    return found
 
 
 def need(tool: str) -> None:
@@ -80,17 +86,21 @@ def run(tool: str, told: str, folder: Path) -> subprocess.CompletedProcess[bytes
     return tools.run(["bash", "-c", told], folder=folder, **environment)
 
 
+KEY = PrivateKey.generate()
+KEYID = fingerprint(KEY.public_key)
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("exports") / "plain"
-    exported(directory, records="all")
+    exported(directory, signed_run(closed=True, keys=[KEY]), records="all")
     return directory
 
 
 @pytest.fixture
 def block(plain: Path) -> Callable[[str], tuple[str, str]]:
     def find(beginning: str) -> tuple[str, str]:
-        (found,) = [value for title, value in blocks(plain).items() if title.startswith(beginning)]
+        (found,) = [value for title, value in blocks(plain, KEYID).items() if title.startswith(beginning)]
         need(found[0])
         return found
 
@@ -119,9 +129,21 @@ def test_each_block_succeeds_on_what_was_exported_and_fails_after_one_changed_bi
         assert run(tool, told, altered).returncode != 0, name
 
 
+@pytest.mark.parametrize("beginning", ["Key in pub.pem", "The same with ssh-keygen"])
+def test_no_key_is_the_right_one_before_the_reader_has_written_its_fingerprint(beginning: str, plain: Path) -> None:
+    other = fingerprint(PrivateKey.generate().public_key)
+    assert KEYID not in (plain / "VERIFY.txt").read_text(encoding="utf-8")
+    for keyids in ((), (other,), ("",), (KEYID.removeprefix("SHA256:"),)):
+        (tool, told), *_ = [one for title, one in blocks(plain, *keyids).items() if title.startswith(beginning)]
+        need(tool)
+        assert run(tool, told, plain).returncode != 0, keyids
+
+
 def test_a_run_whose_name_is_a_command_only_appears_as_text(tmp_path: Path) -> None:
-    exported(tmp_path / "out", signed_run(HOSTILE_RUN, closed=True))
-    expected = {title: told for title, told in blocks(tmp_path / "out").items() if told[0] in {"openssl", "python3"}}
+    exported(tmp_path / "out", signed_run(HOSTILE_RUN, closed=True, keys=[KEY]))
+    expected = {
+        title: told for title, told in blocks(tmp_path / "out", KEYID).items() if told[0] in {"openssl", "python3"}
+    }
 
     assert len(expected) == 4
     for tool, told in expected.values():
@@ -134,7 +156,7 @@ def test_two_keys_in_one_run_are_each_used_for_their_own_epochs(tmp_path: Path) 
     keys = [PrivateKey.generate() for _ in range(2)]
     log = signed_run(keys=[keys[0], keys[0], keys[1]], closed=True)
     exported(tmp_path / "out", log)
-    found = blocks(tmp_path / "out")
+    found = blocks(tmp_path / "out", *(fingerprint(key.public_key) for key in keys))
 
     for title, (tool, told) in found.items():
         if tool in {"openssl", "ssh-keygen", "python3", "securesystemslib", "node"}:
@@ -161,9 +183,9 @@ def test_the_commands_hold_whatever_spelling_of_the_key_id_was_asked_for(keyid: 
 
 
 def test_a_part_of_a_run_is_checked_as_far_as_it_goes(tmp_path: Path) -> None:
-    exported(tmp_path / "out", epoch=2, records=[7])
+    exported(tmp_path / "out", signed_run(closed=True, keys=[KEY]), epoch=2, records=[7])
 
-    for title, (tool, told) in blocks(tmp_path / "out").items():
+    for title, (tool, told) in blocks(tmp_path / "out", KEYID).items():
         if tool in {"openssl", "python3", "securesystemslib", "in-toto", "node"}:
             need(tool)
             done = run(tool, told, tmp_path / "out")

@@ -6,13 +6,14 @@ signed. Nothing else is filled in: no block holds anything that a run states.
 
 from __future__ import annotations
 
-FINGERPRINT = r"""EXPECTED='@KEYID@'   # put in its place the fingerprint that you got from elsewhere
-[ "SHA256:$({ printf '\000\000\000\013ssh-ed25519\000\000\000\040'
+FINGERPRINT = r"""EXPECTED=''   # write between the quotes the fingerprint that you got from elsewhere, SHA256:...
+[ -n "$EXPECTED" ] && [ "SHA256:$({ printf '\000\000\000\013ssh-ed25519\000\000\000\040'
   openssl pkey -pubin -in @PEM@ -outform DER | tail -c 32
 } | openssl dgst -sha256 -binary | openssl base64 | tr -d '=')" = "$EXPECTED" ]
 """
 
-SSH_KEYGEN = r"""ssh-keygen -l -f @SSH@ | grep -F ' @KEYID@ '
+SSH_KEYGEN = r"""EXPECTED=''   # write between the quotes the fingerprint that you got from elsewhere, SHA256:...
+[ -n "$EXPECTED" ] && ssh-keygen -l -f @SSH@ | grep -F " $EXPECTED "
 """
 
 OPENSSL = r"""check() ( for n in $(seq "$1" "$2"); do

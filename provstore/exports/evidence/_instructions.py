@@ -78,7 +78,8 @@ def _head(facts: Facts) -> Iterator[str]:
         yield from _paragraph(f"The key ids in the envelopes are {spelling}; a key id is a hint and is not signed.")
     yield from _paragraph(
         "Each block of commands below stands between lines of dashes. It ends with status 0 when what it checks holds, "
-        "and with another one when not. Run them in this folder with bash."
+        "and with another one when not. Run them in this folder with bash. Those that check a key fail until you have "
+        "written the fingerprint into them: this text does not know it from elsewhere."
     )
 
 
@@ -130,12 +131,12 @@ def _key(key: ExportedKey) -> Iterator[str]:
     if key.file is None:
         yield from ("", f"Key {json.dumps(key.keyid)}: not here")
         return
+    ssh = key.file.replace(".pem", ".ssh")
     for tool, title, text in (
         ("openssl", f"Key in {key.file}: its fingerprint must be one from elsewhere", commands.FINGERPRINT),
-        ("ssh-keygen", "The same with ssh-keygen", commands.SSH_KEYGEN),
+        ("ssh-keygen", f"The same with ssh-keygen, of {ssh}", commands.SSH_KEYGEN),
     ):
-        told = text.replace("@KEYID@", key.keyid).replace("@PEM@", key.file)
-        yield from _block(tool, title, told.replace("@SSH@", key.file.replace(".pem", ".ssh")))
+        yield from _block(tool, title, text.replace("@PEM@", key.file).replace("@SSH@", ssh))
 
 
 def _section(tool: str, title: str, text: str, facts: Facts) -> Iterator[str]:
