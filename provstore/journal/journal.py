@@ -221,7 +221,14 @@ class Journal:
         return self._known_evidence().get((run, attempt), ScopeIndex())
 
     def append_records(
-        self, run: str, attempt: int, lines: Sequence[bytes], heads: Sequence[RankHead] = (), *, closes: bool = False
+        self,
+        run: str,
+        attempt: int,
+        lines: Sequence[bytes],
+        heads: Sequence[RankHead] = (),
+        *,
+        closes: bool = False,
+        made_again: bool = False,
     ) -> int:
         """Return the index in the run tree of the first of these records, which are durable now.
 
@@ -231,6 +238,7 @@ class Journal:
             lines: Canonical records, in order.
             heads: What ranks say, and perhaps sign, about their records up to and with these.
             closes: The last one closes the run: nothing may follow.
+            made_again: The next try makes them anew from what is in the journal: a full disk loses none of them.
 
         Raises:
             StoreError: They could not be made durable; those before them count.
@@ -250,7 +258,8 @@ class Journal:
                 payload = evidence.records_payload(
                     scope, at.records, part, heads if is_last else (), closes=closes and is_last
                 )
-                self._append_evidence(output, frames.RECORDS, payload, known, (scope, sum(map(len, parts[number:]))))
+                lost = 0 if made_again else sum(map(len, parts[number:]))
+                self._append_evidence(output, frames.RECORDS, payload, known, (scope, lost))
             return start
 
     def append_bundle(self, run: str, attempt: int, envelope: bytes, note: bytes) -> int:

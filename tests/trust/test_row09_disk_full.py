@@ -143,3 +143,30 @@ if LONG:
         assert labels
         subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
         assert "gap" in judge(small_disk / "store", seed, labels, notes)
+
+
+def test_records_that_a_seal_makes_again_are_never_counted_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = keys.PrivateKey.generate()
+    write, refused = Disk.write_once, [b"lost"]
+
+    def full(self: Disk, descriptor: int, data: memoryview, offset: int) -> int:
+        if any(part in bytes(data) for part in refused):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(self, descriptor, data, offset)
+
+    with provstore.open(f"embedded:{tmp_path / 'store'}") as store:
+        store.record([Observation("kept", {"x": 1})], run="job")
+        monkeypatch.setattr(Disk, "write_once", full)
+        with pytest.raises(StoreError, match="disk full"):
+            store.record([Observation("lost", {"x": 1}), Observation("lost", {"x": 2})], run="job")
+        refused[:] = [b'"kind":"gap"', b'"kind":"recovery"']
+        for _ in range(3):
+            with pytest.raises(StoreError, match="disk full"):
+                store.seal(signer=key)
+        refused.clear()
+        store.seal(signer=key)
+    said = [json.loads(line) for line in lines_of(tmp_path / "store")]
+    assert [line["lost"] for line in said if line["kind"] == "gap"] == [2]
+    assert sum(line["kind"] == "recovery" for line in said) == 4
