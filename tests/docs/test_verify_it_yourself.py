@@ -6,9 +6,14 @@ from pathlib import Path
 import console
 import pytest
 
+from provstore.evidence.keys import PrivateKey, fingerprint
+from provstore.exports.evidence.writer import export
+from tests.signed_logs import signed_run
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto" / "verify-it-yourself.md"
-HOLDS = ("Signature Verified Successfully", "Signature Verified Successfully")
+HOLDS = ("epoch-0.pae.bin: signed by the key in pub.pem", "epoch-1.pae.bin: signed by the key in pub.pem")
+CHECKPOINT_HOLDS = "checkpoint: signed by the key in pub.pem"
 SIGNED = [f"epoch-{n}.{form}" for n in (0, 1) for form in ("jsonl", "dsse.json", "pae.bin", "sig.raw")]
 
 
@@ -37,13 +42,18 @@ def shown(work, *parts):
     return "\n".join(console.output(one, work) for one in found if all(part in one.text for part in parts))
 
 
+def signed(work):
+    """What the page's commands say of the bundles and of the checkpoint."""
+    bundles = shown(work, "openssl pkeyutl", "epoch-*")
+    return bundles, "\n".join(shown(work, part) for part in ("> note.txt", "> note.sig", "-in note.txt")).strip()
+
+
 def holds(work):
-    signatures = shown(work, "openssl pkeyutl", "epoch-*")
-    checkpoint = "\n".join(shown(work, part) for part in ("> note.txt", "> note.sig", "-in note.txt"))
+    signatures, checkpoint = signed(work)
     checked = shown(work, "check.py")
     return (
         signatures.split("\n") == list(HOLDS)
-        and checkpoint.strip() == HOLDS[0]
+        and checkpoint.strip() == CHECKPOINT_HOLDS
         and "DOES NOT HOLD" not in checked
         and "Error" not in checked
         and checked.endswith("closed by its signer")
@@ -112,3 +122,23 @@ def test_a_flipped_bit_in_a_proof_is_found(work, evidence):
     flipped(path, text.index(b"\n", text.index(b"index")) + 4)
 
     assert "DOES NOT HOLD" in shown(work, "included.py record-5.json")
+
+
+def test_after_a_change_of_keys_each_epoch_is_held_against_every_key(work, evidence):
+    keys = [PrivateKey.generate() for _ in range(2)]
+    log = signed_run(sizes=[3, 2], keys=keys, closed=True)
+    shutil.rmtree(evidence)
+    export(log, evidence, log.publics)
+
+    fingerprints = shown(work, "SHA256:'").split("\n")
+    assert [one.rstrip("=") for one in fingerprints] == [
+        f"{file} {fingerprint(key.public_key)}" for file, key in zip(("pub-2.pem", "pub.pem"), reversed(keys))
+    ]
+    bundles, checkpoint = signed(work)
+    assert bundles.split("\n") == [HOLDS[0], "epoch-1.pae.bin: signed by the key in pub-2.pem"]
+    assert checkpoint == "checkpoint: signed by the key in pub-2.pem"
+
+    (evidence / "pub-2.pem").unlink()
+    bundles, checkpoint = signed(work)
+    assert bundles.split("\n") == [HOLDS[0], "epoch-1.pae.bin: DOES NOT HOLD: signed by none of these keys"]
+    assert checkpoint == "checkpoint: DOES NOT HOLD: signed by none of these keys"
