@@ -42,20 +42,25 @@ class TrustPlace:
         return trust.load(self.path, pin=self.pin, first_use=self.first_use) if given or self.path.exists() else None
 
 
-def generate(name: str, *, encrypt: bool = True) -> KeyMade:
+def generate(name: str, *, encrypt: bool = True, insecure_mode: bool = False) -> KeyMade:
     """Make a key pair: an encrypted file in the user's directory of keys, which only its owner can read.
 
     Args:
         name: A name there, or a path.
         encrypt: Ask for a passphrase (``PROVSTORE_KEY_PASSPHRASE``, ``…_FILE``, or the terminal).
+        insecure_mode: Also read a passphrase file that others can read.
 
     Raises:
         ConfigError: There is such a file already, the name does not do, or no passphrase is to be had.
     """
     path = key_uris.key_path(name)
     if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path}: key file: there is one already; a private key is never overwritten")
-    secret = key_uris.passphrase(f"the new key {name}", confirm=True) if encrypt else None
+        raise ConfigError(
+            f"{path}: key file: there is one already; a private key is never overwritten",
+            hint=f"choose another name; provstore keys rotate {path.stem} NEW then puts that one in its place",
+        )
+    what = f"the new key {name}"
+    secret = key_uris.passphrase(what, confirm=True, insecure_mode=insecure_mode) if encrypt else None
     key = PrivateKey.generate()
     key_files.save(path, key, secret)
     return KeyMade(fingerprint(key.public_key), str(path), key.public_key.hex(), encrypt)
@@ -146,7 +151,9 @@ def export_signers(form: str = SIGNERS, folder: str | Path | None = None, place:
     return KeyExport(files, notes=notes if limited else ())
 
 
-def export_private(name: str, form: str, folder: str | Path, *, encrypt: bool = True) -> KeyExport:
+def export_private(
+    name: str, form: str, folder: str | Path, *, encrypt: bool = True, insecure_mode: bool = False
+) -> KeyExport:
     """Write the private key of the user's own for a program that signs by itself, to a file only its owner can read.
 
     Args:
@@ -154,6 +161,7 @@ def export_private(name: str, form: str, folder: str | Path, *, encrypt: bool = 
         form: ``openssh``, which keeps the passphrase of the key, or ``pkcs8``, which is never encrypted.
         folder: Where to; made with mode 0700 if it is not there.
         encrypt: False agrees to a file without a passphrase.
+        insecure_mode: Also read a key file that others can read.
 
     Raises:
         ConfigError: Unknown form, a file of that name, or encryption that the form does not have.
@@ -166,12 +174,12 @@ def export_private(name: str, form: str, folder: str | Path, *, encrypt: bool = 
     path, secrets = key_uris.key_path(name), list[bytes]()
 
     def ask() -> bytes:
-        secrets.append(key_uris.passphrase(f"the key {name}"))
+        secrets.append(key_uris.passphrase(f"the key {name}", insecure_mode=insecure_mode))
         return secrets[0]
 
-    key = key_uris.open_signer(name, ask=ask)
+    key = key_uris.open_signer(name, insecure_mode=insecure_mode, ask=ask)
     if encrypt and not secrets:
-        secrets.append(key_uris.passphrase(f"the exported key {name}", confirm=True))
+        secrets.append(key_uris.passphrase(f"the exported key {name}", confirm=True, insecure_mode=insecure_mode))
     file = Path(folder) / f"{path.stem}.{_PRIVATE_ENDINGS[form]}"
     key_files.export(file, key, form, secrets[0] if encrypt else None)
     return KeyExport(((form, str(file)),), notes=("this is a private key: whoever has it signs in your name",))

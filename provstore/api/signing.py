@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections.abc import Iterable, Sequence
 
@@ -19,6 +20,8 @@ from provstore.model.report import SealReport
 from provstore.stores import GraphStore
 
 Scope = tuple[str, int]
+
+_MOST_NAMED = 8
 
 
 class Signing:
@@ -148,8 +151,22 @@ def fitting(known: Sequence[Scope], place: str, run: str | None, attempt: int | 
     fits = [scope for scope in known if run in (None, scope[0]) and attempt in (None, scope[1])]
     if not fits:
         asked = " ".join(f"{name} {value}" for name, value in (("run", run), ("attempt", attempt)) if value is not None)
-        raise InputError(f"{place}: {asked or 'runs'}: the store holds none")
+        raise InputError(f"{place}: {asked or 'runs'}: the store holds none", hint=_instead(known, run))
     return fits
+
+
+def _instead(known: Sequence[Scope], run: str | None) -> str | None:
+    """Return what a person may have meant who named a run or an attempt that is not there."""
+    if not known:
+        return None
+    if attempts := [str(number) for name, number in known if name == run]:
+        return f"of run {run} there are the attempts {', '.join(attempts[:_MOST_NAMED])}"
+    names = list(dict.fromkeys(name for name, _ in known if name))
+    close = difflib.get_close_matches(run or "", names, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"there are {', '.join(names[:_MOST_NAMED]) or 'only imported documents'}{more}"
 
 
 def require_writable(place: str, *, read_only: bool, what: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from provstore import config, cypher
 from provstore.api.answers import answer, asked, one_attempt
+from provstore.api.lagging import REASON, hinting, incomplete
 from provstore.api.opening import open_both
 from provstore.errors import ConfigError
 from provstore.model.finding import Diagnosis
@@ -54,7 +55,7 @@ class Store:
         try:
             self._journal_directory = self._place(journal)
             opened = open_both(uri, self._journal_directory, self._exits, read_only=read_only, progress=progress)
-            self._journal, self._graph, self._behind = opened.journal, opened.graph, opened.behind
+            self._journal, self._graph, self._late = opened.journal, opened.graph, opened.late
             if signer is not None:
                 self._signs(signer, limits)
         except BaseException:
@@ -177,7 +178,8 @@ class Store:
             progress: Called with (done, total, what).
 
         Raises:
-            InputError: No such run, or it is closed.
+            ConfigError: The signer is none.
+            InputError: No such run; or it is closed, and is to be closed again or holds something new.
             StoreError: A batch is missing or altered, or the journal cannot be written.
             TrustError: What is signed already does not hold; nothing is signed on top of it.
         """
@@ -219,7 +221,7 @@ class Store:
 
         if self._signing is not None:
             self._signing.show()
-        places = (self.uri, self._journal_directory)
+        places = (self.uri, self._journal_directory, self._late)
         return verify_store(
             self._journal, self._graph, places, belief, source, (run, attempt), refresh=refresh, progress=progress
         )
@@ -267,11 +269,11 @@ class Store:
         from provstore.queries.targets import Scope
 
         scope, limits = Scope(run, attempt, group), Limits(depth, max_nodes, timeout_seconds)
-        found = traced(self._graph, target, to, scope, limits, down=down, data_only=data_only)
-        if not self._behind:
+        with hinting(self._late):
+            found = traced(self._graph, target, to, scope, limits, down=down, data_only=data_only)
+        if not self._late:
             return found
-        notes = (*found.notes, self._behind_note())
-        return replace(found, complete=False, reason="graph_behind_journal", notes=notes)
+        return replace(found, complete=False, reason=REASON, notes=(*found.notes, self._late))
 
     def diagnose(
         self, *, run: str | None = None, attempt: int | None = None, about: str | None = None, save: bool = False
@@ -298,7 +300,7 @@ class Store:
             self._journal.append(block, None)
             self._graph.write(block)
             show_evidence(self._graph, self._journal)
-        return replace(found, notes=(*found.notes, self._behind_note())) if self._behind else found
+        return replace(found, notes=(*found.notes, self._late)) if self._late else found
 
     def query(self, name: str, **parameters: object) -> Answer:
         """Return the rows of a shipped query.
@@ -312,7 +314,8 @@ class Store:
         Raises:
             ConfigError: No such query, or a parameter is missing or unknown.
         """
-        return asked(self._graph, name, parameters, self._scope)
+        with hinting(self._late):
+            return incomplete(asked(self._graph, name, parameters, self._scope), self._late)
 
     def cypher(self, text: str, **parameters: object) -> Answer:
         """Return the rows of a reading query of one's own, within 10 s and 10,000 rows.
@@ -320,7 +323,7 @@ class Store:
         Raises:
             InputError: The text could do more than read; the message names the word.
         """
-        return answer(self._graph, cypher.adhoc(text), parameters)
+        return incomplete(answer(self._graph, cypher.adhoc(text), parameters), self._late)
 
     def export(
         self,
@@ -369,13 +372,11 @@ class Store:
         from provstore.ingest.upkeep import check
 
         with contextlib.closing(open_store("memory:", writable=True)) as empty:
-            return check(self._graph, self._journal, empty)
-
-    def _behind_note(self) -> str:
-        return f"the graph is {self._behind} batches behind its journal, which another process is writing"
+            return check(self._graph, self._journal, empty, self._late)
 
     def _scope(self, run: str | None, attempt: int | None) -> tuple[str, int]:
-        return one_attempt(self._graph, self.uri, run, attempt)
+        with hinting(self._late):
+            return one_attempt(self._graph, self.uri, run, attempt)
 
     def _require_writable(self, what: str) -> None:
         if self._read_only:

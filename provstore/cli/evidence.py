@@ -128,6 +128,7 @@ def export(
         typer.Option(metavar="FORM", help="Sign all files too: sshsig, minisign, signify or in-toto. Repeatable."),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
+    insecure_key_mode: Annotated[bool, _keys.INSECURE] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
 ) -> None:
     """Write signed evidence as files that other programs verify.
@@ -143,7 +144,7 @@ def export(
     options = EvidenceExportOptions(keyid=keyid, epoch=epoch, records=_records(record or ()), overwrite=overwrite)
     if key is not None and not sign:
         raise ConfigError("--key: it signs in the forms that --sign names, and there is none")
-    signer = _keys.signer(key) if sign else None
+    signer = _keys.signer(key, insecure_mode=insecure_key_mode) if sign else None
     with opened(settings.store, settings.journal) as evidence, screen.progress("exporting"):
         report = evidence.exported(
             output,

@@ -58,6 +58,7 @@ def ingest(
     ] = True,
     seal: Annotated[bool, typer.Option("--seal", help="Sign what came in.")] = False,
     key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
+    insecure_key_mode: Annotated[bool, _keys.INSECURE] = False,
 ) -> None:
     """Read dumps and PROV documents into the journal and the graph.
 
@@ -66,7 +67,7 @@ def ingest(
     """
     if key is not None and not seal:
         raise ConfigError("ingest: --key: signs only with --seal", hint="add --seal")
-    signer = _keys.signer(key) if seal else None
+    signing = _keys.run_signer(key, insecure_mode=insecure_key_mode) if seal else None
     screen = Screen(settings)
     with (
         opened(settings, read_only=False) as store,
@@ -83,8 +84,13 @@ def ingest(
             keep_source=keep_source,
             progress=progress,
         )
-        sealed = [store.seal(signer=signer, run=name, attempt=number) for name, number in report.runs] if signer else []
+        sealed = (
+            [store.seal(signer=signing[0], run=name, attempt=number) for name, number in report.runs] if signing else []
+        )
 
+    if signing:
+        for remark in signing[1].remarks(one.run for said in sealed for one in said.runs if one.epochs):
+            screen.remark(remark)
     answer = report.to_dict() | ({"sealed": [asdict(one) for said in sealed for one in said.runs]} if seal else {})
 
     def draw(console: Console) -> None:

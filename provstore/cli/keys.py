@@ -63,10 +63,9 @@ _RootKey = Annotated[
         rich_help_panel=_TRUST_PANEL,
     ),
 ]  # fmt: skip
-_Insecure = Annotated[
-    bool,
-    typer.Option("--insecure-key-mode", help="Read key files that others can read too.", rich_help_panel=_TRUST_PANEL),
-]
+_INSECURE_HELP = "Read key and passphrase files that others can read too."
+_Insecure = Annotated[bool, typer.Option("--insecure-key-mode", help=_INSECURE_HELP, rich_help_panel=_TRUST_PANEL)]
+_InsecureOwn = Annotated[bool, typer.Option("--insecure-key-mode", help=_INSECURE_HELP, show_default=False)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -94,8 +93,9 @@ def generate(
     unencrypted: Annotated[
         bool, typer.Option("--unencrypted", help="No passphrase: whoever reads the file can sign.")
     ] = False,
+    insecure_key_mode: _InsecureOwn = False,
 ) -> None:
-    """Make a key pair and print its fingerprint.
+    """Make a key pair, print its fingerprint, and say on standard error where it is.
 
     The private key goes to an encrypted file that only you can read, the passphrase comes from a prompt,
     PROVSTORE_KEY_PASSPHRASE or PROVSTORE_KEY_PASSPHRASE_FILE. Exit code: 0 made, 2 there is one already, or no
@@ -103,8 +103,11 @@ def generate(
     """
     from provstore.api import keys
 
-    made = keys.generate(name, encrypt=not unencrypted)
-    Screen(settings).show(made.to_dict(), lambda console: print_lines(console, [Line(made.keyid)]))
+    made = keys.generate(name, encrypt=not unencrypted, insecure_mode=insecure_key_mode)
+    screen = Screen(settings)
+    if not settings.json:
+        screen.remark(f"private key: {made.path}{'' if made.encrypted else ', NOT encrypted'}")
+    screen.show(made.to_dict(), lambda console: print_lines(console, [Line(made.keyid)]))
 
 
 def list_(settings: Globals, *, file: _Trust = None, pin: _Pin = None, first_use: _FirstUse = False) -> None:
@@ -172,6 +175,7 @@ def export(
     unencrypted: Annotated[
         bool, typer.Option("--unencrypted", help="With --private: without a passphrase.", show_default=False)
     ] = False,
+    insecure_key_mode: _InsecureOwn = False,
     file: _Trust = None,
     pin: _Pin = None,
     first_use: _FirstUse = False,
@@ -188,7 +192,7 @@ def export(
     if private:
         if who is None or folder is None:
             raise ConfigError("--private: keys: needs the name of a key, and a folder: -o FOLDER")
-        report = keys.export_private(who, form, folder, encrypt=not unencrypted)
+        report = keys.export_private(who, form, folder, encrypt=not unencrypted, insecure_mode=insecure_key_mode)
     elif who is None:
         report = keys.export_signers(form, folder, place)
     else:

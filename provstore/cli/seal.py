@@ -35,6 +35,7 @@ def seal(
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run, RUN or run:RUN [default: all].")] = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", help="Incarnation of the run.", min=0)] = None,
     key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
+    insecure_key_mode: Annotated[bool, _keys.INSECURE] = False,
     close: Annotated[
         str | None,
         typer.Option(metavar="REASON", help="Sign that nothing follows: finished, aborted or collector-lost."),
@@ -48,10 +49,11 @@ def seal(
     """Sign everything that is not signed yet.
 
     Keep the printed checkpoint elsewhere: it holds what is signed now in place. Exit code: 0 signed, or nothing was
-    unsigned; 1 what is signed already does not hold; 2 no such run or key; 7 store or journal unavailable.
+    unsigned; 1 what is signed already does not hold; 2 no such run or key, a revoked key, or a closed run with
+    something new; 7 store or journal unavailable.
     """
     screen = Screen(settings)
-    signer = _keys.signer(key)
+    signer, standing = _keys.run_signer(key, insecure_mode=insecure_key_mode)
     with opened(settings, read_only=False) as store, screen.progress("signing") as progress:
         report = store.seal(
             signer=signer,
@@ -64,7 +66,7 @@ def seal(
             progress=progress,
         )
 
-    if (remark := _keys.unlisted(signer)) is not None:
+    for remark in standing.remarks(one.run for one in report.runs if one.epochs):
         screen.remark(remark)
 
     def draw(console: Console) -> None:
@@ -88,6 +90,8 @@ def seal_lines(report: SealReport, *, width: int) -> Iterator[Line]:
 
 def _said(one: SealedRun) -> str:
     run = f"run {one.run}, attempt {one.attempt}" if one.run else "imported documents"
+    if not one.epochs and one.closed:
+        return f"{run}: closed, and nothing was unsigned; {counted(one.size, 'record')} signed before"
     if not one.epochs:
         return f"{run}: nothing was unsigned; {counted(one.size, 'record')} signed before"
     epochs = str(one.epochs[0]) if len(one.epochs) == 1 else f"{one.epochs[0]}-{one.epochs[-1]}"

@@ -27,6 +27,8 @@ __all__ = [
 
 Result = TypeVar("Result")
 
+KEY_FILE = "key file"
+"""What :func:`guarded_bytes` reads: a file of this kind may turn out to hold a public key."""
 MAX_FILE_BYTES = 65_535
 BCRYPT_ROUNDS = 24
 EXPORT_FORMS = ("pkcs8", "openssh")
@@ -91,7 +93,7 @@ def load(path: Path, passphrase: Callable[[], bytes], *, insecure_mode: bool = F
         InputError: Missing, readable for others, malformed, too costly, not Ed25519, or a wrong passphrase.
         TrustError: The public key or key id in the file is not that of its private key.
     """
-    return shielded(lambda: opened(guarded_bytes(path, "key file", insecure_mode=insecure_mode), str(path), passphrase))
+    return shielded(lambda: opened(guarded_bytes(path, KEY_FILE, insecure_mode=insecure_mode), str(path), passphrase))
 
 
 def public_of(path: Path) -> bytes:
@@ -109,7 +111,7 @@ def is_encrypted(path: Path) -> bool:
     Raises:
         InputError: As for :func:`load`.
     """
-    return shielded(lambda: _has_lock(_parsed(guarded_bytes(path, "key file", insecure_mode=True), str(path))))
+    return shielded(lambda: _has_lock(_parsed(guarded_bytes(path, KEY_FILE, insecure_mode=True), str(path))))
 
 
 def opened(data: bytes, place: str, passphrase: Callable[[], bytes]) -> PrivateKey:
@@ -143,7 +145,8 @@ def guarded_bytes(path: Path, what: str, *, insecure_mode: bool = False) -> byte
     """Return the content of a secret file that only its owner can read.
 
     Raises:
-        InputError: Missing, not a regular file, too large, or its mode lets others read or write it.
+        InputError: Missing, not a regular file, too large, its mode lets others read or write it, or it is a public
+            key.
     """
     try:
         # Without O_NONBLOCK a planted pipe would hang the reader.
@@ -154,20 +157,31 @@ def guarded_bytes(path: Path, what: str, *, insecure_mode: bool = False) -> byte
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path}: {what}: not a regular file")
-        mode = stat.S_IMODE(status.st_mode)
-        if mode & 0o077 and not insecure_mode:
-            raise InputError(
-                f"{path}: {what}: mode {mode:04o} lets others at it",
-                hint="chmod 600 it, or pass --insecure-key-mode",
-            )
         data = all_of(descriptor)
     except OSError as error:
         raise InputError(f"{path}: {what}: {error.strerror}") from error
     finally:
         os.close(descriptor)
+    if what == KEY_FILE and _is_public(data):
+        raise InputError(
+            f"{path}: {what}: this is a public key, which signs nothing",
+            hint="give its private key: provstore keys list shows yours",
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077 and not insecure_mode:
+        raise InputError(
+            f"{path}: {what}: mode {mode:04o} lets others at it", hint="chmod 600 it, or pass --insecure-key-mode"
+        )
     if len(data) > MAX_FILE_BYTES:
         raise InputError(f"{path}: {what}: more than {MAX_FILE_BYTES} bytes")
     return data
+
+
+def _is_public(data: bytes) -> bool:
+    from provstore.evidence import public_forms
+
+    # A private key in JSON or PEM is told apart by its first bytes or its label, before anything is decoded.
+    return b"PRIVATE KEY" not in data and b"provstore-private-key" not in data and public_forms.is_public(data)
 
 
 def all_of(descriptor: int) -> bytes:
@@ -187,7 +201,7 @@ def _has_lock(found: ForeignKey | KeyDocument) -> bool:
 
 
 def _public_of(path: Path) -> bytes:
-    data = guarded_bytes(path, "key file", insecure_mode=True)
+    data = guarded_bytes(path, KEY_FILE, insecure_mode=True)
     found = _parsed(data, str(path))
     if found.public is not None:
         return found.public

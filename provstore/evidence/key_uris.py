@@ -49,7 +49,9 @@ def open_signer(uri: str, *, insecure_mode: bool = False, ask: Callable[[], byte
     match = _URI.fullmatch(uri)
     scheme = match[1] if match else ""
     if match is None or scheme == "file":
-        return key_files.load(key_path(uri), ask, insecure_mode=insecure_mode)
+        path = key_path(uri)
+        _require_there(path)
+        return key_files.load(path, ask, insecure_mode=insecure_mode)
     read = {"env": _from_environment, "fd": _from_descriptor, "keyring": _from_key_ring, "cmd": _from_program}.get(
         scheme
     )
@@ -81,6 +83,16 @@ def key_path(uri: str) -> Path:
     return config.keys_directory() / f"{text}{KEY_SUFFIX}"
 
 
+def _require_there(path: Path) -> None:
+    """Say what helps when a named key is not there; a path is left to the error of opening it."""
+    if os.path.lexists(path) or path.parent != config.keys_directory():
+        return
+    raise InputError(
+        f"{path}: key file: No such file or directory",
+        hint=f"provstore keys list shows your keys; provstore keys generate {path.stem} makes this one",
+    )
+
+
 def passphrase(what: str = "the key", *, confirm: bool = False, insecure_mode: bool = False) -> bytes:
     """Return the passphrase from ``PROVSTORE_KEY_PASSPHRASE``, else the file that ``…_FILE`` names, else the terminal.
 
@@ -104,7 +116,8 @@ def passphrase(what: str = "the key", *, confirm: bool = False, insecure_mode: b
     else:
         answer = _asked(what, confirm=confirm)
     if not answer:
-        raise ConfigError(f"{what}: passphrase: empty")
+        unlocked = "; --unencrypted makes a key without" if confirm else ""
+        raise ConfigError(f"{what}: passphrase: empty", hint=f"give one of at least one character{unlocked}")
     return answer
 
 

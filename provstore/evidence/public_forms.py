@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
 
-from provstore.errors import ConfigError, InputError, TrustError
+from provstore.errors import ConfigError, InputError, ProvstoreError, TrustError
 from provstore.evidence import checkpoint, minisign, moments
 from provstore.evidence.keys import fingerprint, require_public, wire_form
 from provstore.model import canonical
@@ -171,6 +171,17 @@ def read_public(data: bytes | str, place: str) -> bytes:
     except UnicodeDecodeError as error:
         raise InputError(f"{place}: public key: neither text nor the DER of an Ed25519 key") from error
     return require_public(_read_text(text, place), place)
+
+
+def is_public(data: bytes) -> bool:
+    """Return whether this is a public key and can be nothing else; bare hexadecimal may be a secret as well."""
+    if _HEX.fullmatch(data.decode("utf-8", "replace").strip(" \t\r\n")):
+        return False
+    try:
+        read_public(data, "public key")
+    except ProvstoreError:
+        return False
+    return True
 
 
 def _read_text(text: str, place: str) -> bytes:

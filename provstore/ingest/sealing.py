@@ -63,7 +63,8 @@ def seal(
 ) -> SealedRun:
     """Sign everything of one run that is not signed yet; return what was signed.
 
-    Only what is durable is signed, and what is signed is durable before it counts.
+    Only what is durable is signed, and what is signed is durable before it counts. A closed run that holds nothing new
+    is left as it is.
 
     Args:
         journal: Open for writing.
@@ -72,17 +73,31 @@ def seal(
         on_epoch: Called with the number of each evidence epoch when it is durable.
 
     Raises:
-        InputError: The run is closed.
+        InputError: The run is closed, and is to be closed again or holds something new.
         StoreError: A batch is missing or altered, or the journal cannot be written.
         TrustError: The last bundle was signed by this key and does not hold.
     """
-    if ledger.closed:
-        raise InputError(f"{ledger.run}: attempt {ledger.attempt}: is closed: there is nothing left to sign")
     scope = (ledger.run, ledger.attempt)
     _require_last(journal, scope, request.signer)
-    with ledger.lock:
-        _complete(journal, ledger, request.close)
+    if ledger.closed:
+        _require_nothing_new(journal, ledger, request.close)
+    else:
+        with ledger.lock:
+            _complete(journal, ledger, request.close)
     return sign(journal, ledger, request, on_epoch)
+
+
+def _require_nothing_new(journal: Journal, ledger: Ledger, close: str | None) -> None:
+    place, scope = f"{ledger.run}: attempt {ledger.attempt}", (ledger.run, ledger.attempt)
+    if close is not None:
+        raise InputError(f"{place}: is closed already: its end is signed")
+    found = ((number, batch.run, batch.attempt) for number, batch in journal.batches())
+    late = sum((run, attempt) == scope and number not in ledger.batches for number, run, attempt in found)
+    if late or ledger.pending:
+        raise InputError(
+            f"{place}: is closed; {late} batches and {ledger.pending} records came after its end and stay unsigned",
+            hint=f"provstore verify {ledger.run} names them; ingest them with another --attempt",
+        )
 
 
 def _complete(journal: Journal, ledger: Ledger, close: str | None) -> None:
@@ -104,7 +119,7 @@ def _complete(journal: Journal, ledger: Ledger, close: str | None) -> None:
         )
     if not fresh:
         return
-    journal.append_records(ledger.run, ledger.attempt, fresh, closes=close is not None)
+    journal.append_records(ledger.run, ledger.attempt, fresh, closes=close is not None, made_again=True)
     ledger.add(fresh)
 
 
@@ -112,7 +127,7 @@ def sign(
     journal: Journal, ledger: Ledger, request: SealRequest, on_epoch: Callable[[int], None] | None = None
 ) -> SealedRun:
     """Sign the records that wait, one bundle after the other."""
-    numbers, note = [], b""
+    numbers, note, keyid = [], b"", keys.fingerprint(request.signer.public_key)
     with ledger.signing:
         start = ledger.size
         while ledger.pending:
@@ -124,6 +139,8 @@ def sign(
             note = sealed.note
             if on_epoch:
                 on_epoch(sealed.epoch.number)
+    if not numbers:
+        note, keyid = _last(journal, ledger)
     return SealedRun(
         run=ledger.run,
         attempt=ledger.attempt,
@@ -131,15 +148,18 @@ def sign(
         records=ledger.size - start,
         size=ledger.size,
         root=ledger.tree.root().hex(),
-        keyid=keys.fingerprint(request.signer.public_key),
+        keyid=keyid,
         closed=ledger.closed,
-        checkpoint=(note or _last_note(journal, ledger)).decode(),
+        checkpoint=note.decode(),
     )
 
 
-def _last_note(journal: Journal, ledger: Ledger) -> bytes:
+def _last(journal: Journal, ledger: Ledger) -> tuple[bytes, str]:
+    """Return checkpoint and key id of the last bundle; both empty when nothing is signed."""
     last = deque(journal.evidence(ledger.run, ledger.attempt).bundles(), maxlen=1)
-    return (last[0].checkpoint or b"") if last else b""
+    if not last:
+        return b"", ""
+    return last[0].checkpoint or b"", dsse.parse(last[0].envelope).signatures[0].keyid
 
 
 def record(

@@ -38,7 +38,8 @@ def test_generate_makes_an_encrypted_file_for_its_owner_only_and_prints_only_the
     answer = keys("generate", "alice")
     path = folder(home) / "keys" / "alice.key"
 
-    assert (answer.code, answer.err) == (0, "")
+    # Where the file is stands beside the answer, so that a script still reads nothing but the fingerprint.
+    assert (answer.code, answer.err) == (0, f"private key: {path}\n")
     assert FINGERPRINT.fullmatch(answer.out.strip())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -53,6 +54,7 @@ def test_generate_refuses_to_overwrite_before_it_asks_for_a_passphrase(keys, mak
 
     assert (answer.code, answer.out) == (2, "")
     assert "never overwritten" in answer.err
+    assert "hint: choose another name; provstore keys rotate alice NEW" in " ".join(answer.err.split())
     assert (folder(home) / "keys" / "alice.key").read_bytes() == before
 
 
@@ -64,6 +66,27 @@ def test_generate_without_a_passphrase_and_without_a_terminal_says_what_to_set(k
     assert answer.code == 2
     assert "PROVSTORE_KEY_PASSPHRASE" in answer.err
     assert not (folder(home) / "keys" / "alice.key").exists()
+
+
+def test_an_empty_passphrase_is_told_with_what_helps(keys, home, monkeypatch):
+    monkeypatch.setenv("PROVSTORE_KEY_PASSPHRASE", "")
+
+    answer = keys("generate", "alice")
+    assert answer.code == 2
+    assert "--unencrypted" in answer.err
+
+
+def test_where_a_hint_names_an_option_the_command_has_it(keys, make, home, monkeypatch):
+    secret = home / "secret"
+    secret.write_text("correct horse\n")
+    secret.chmod(0o644)
+    monkeypatch.setenv("PROVSTORE_KEY_PASSPHRASE_FILE", str(secret))
+
+    assert "--insecure-key-mode" in keys("generate", "alice").err
+    assert keys("generate", "alice", "--insecure-key-mode").code == 0
+    exported = ("export", "alice", "--private", "-o", "out")
+    assert "--insecure-key-mode" in keys(*exported).err
+    assert keys(*exported, "--insecure-key-mode").code == 0
 
 
 @pytest.mark.parametrize("name", ["ab" * 32, "two words", "", "-", "a\nb", "é", "x" * 200])
