@@ -24,6 +24,7 @@ from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.verify import Checked, verify
 from provstore.evidence.verify_file import verify_file
 from provstore.evidence.verify_folder import verify_folder
+from provstore.evidence.verify_org import require_org
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal, JournalEvidence, Problem
 from provstore.model.evidence import EvidenceLog
@@ -264,6 +265,8 @@ def verify_store(
     scopes = verifier.scopes(*asked)
     if not scopes:
         fitting((), uri, *asked)
+    if asked[0] is not None or len(scopes) == 1:
+        require_org((journal.evidence(one.run, one.attempt) for one in scopes), belief.trust, belief.org)
     answers = []
     for at, scope in enumerate(scopes):
         answers.append(verifier.verify(scope, refresh=refresh))
@@ -315,6 +318,7 @@ def _of_folder(path: Path, belief: Belief, used: set[held.Anchor]) -> Verificati
     log, choice = ExportedEvidence(path), AnchorChoice(belief, path, used)
     origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
     anchors, not_used = choice.of(origin, log.run), choice.findings(origin, (log.run, log.attempt))
+    require_org([log], belief.trust, belief.org)
     checked = verify(log, belief.trust, anchors, at=belief.at, org=belief.org, source="files", within=path)
     checked, not_read = verify_folder(log, checked, belief.trust, belief.org)
     findings = [] if _has_other_records(checked) else list(_moved(log))

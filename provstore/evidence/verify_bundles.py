@@ -223,8 +223,8 @@ class BundleWalk:
     ) -> tuple[str, str] | None:
         if not self._opener.is_signed(point, key):
             return "bad-signature", "the signature of its checkpoint is not that of a trusted key."
-        if point.origin != self._expected.origin(epoch.store):
-            return "wrong-run", f"its checkpoint is about {point.origin}."
+        if point.origin != (expected := self._expected.origin(epoch.store)):
+            return "wrong-run", f"its checkpoint is about {point.origin}, expected {expected}."
         if (point.size, point.root.hex()) != (epoch.size, epoch.root):
             return "root-mismatch", f"its checkpoint states another tree, of {point.size} records, than its bundle."
         return None

@@ -101,3 +101,21 @@ def test_the_title_of_an_answer_about_a_file_that_cannot_be_read_is_the_file(sig
     answer = signed("verify", "./x.bin")
     assert answer.code == 1
     assert answer.out.startswith("x.bin: fault")
+
+
+def test_another_org_than_that_of_every_checkpoint_is_a_mistake_and_no_tampering(signed, exported):
+    for target in ("run:healthy", "./healthy"):
+        answer = signed("verify", target, "--org", "other")
+        assert (answer.code, answer.out) == (2, "")
+        said = "".join(answer.err.split())
+        assert "expectedoriginother/" in said
+        assert "provstore/" in said
+        assert "--org provstore" in answer.err
+    strange = signed("verify", "run:healthy", "--org", "other", "--public-key", exported / "pub.ssh")
+    assert strange.code == 2
+
+
+def test_an_org_in_a_checkpoint_that_no_trusted_key_signed_stays_a_fault(signed, exported):
+    note = exported / "epoch-0.checkpoint"
+    note.write_bytes(note.read_bytes().replace(b"provstore/", b"otherorgs/", 1))
+    assert signed("verify", "./healthy").code == 1
