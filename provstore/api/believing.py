@@ -12,7 +12,7 @@ from provstore import config
 from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence import anchors as held
 from provstore.evidence import bundles, public_forms, timestamps, trust
-from provstore.evidence.trust_fields import now
+from provstore.evidence.trust_fields import is_fingerprint, now
 from provstore.model.verification import ALLOWED
 
 _Read = TypeVar("_Read")
@@ -97,6 +97,11 @@ def belief(
 
 
 def _public_key(path: Path) -> bytes:
+    if is_fingerprint(str(path)) and not path.exists():
+        raise ConfigError(
+            f"{path}: --public-key: a fingerprint names a key and does not tell it",
+            hint="--public-key takes a file with the public key; --pin FINGERPRINT goes with --trust FILE",
+        )
     return public_forms.read_public(_bytes_of(path, "public key"), str(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from provstore.api.keys import (
     read_public_file,
     trusted_rows,
 )
-from provstore.errors import ConfigError
+from provstore.errors import ConfigError, InputError
 from provstore.evidence import key_uris, public_forms, trust, trust_changes, trust_signers
 from provstore.evidence import trust_fields as fields
 from provstore.evidence.keys import PrivateKey, fingerprint
@@ -25,6 +26,9 @@ from provstore.model.keys import TrustChange
 
 NEVER = "never"
 ROLE_NAMES = tuple(role for role in ROLES if role != ROOT)
+
+_NAME = re.compile(r"[A-Za-z0-9_./@-][A-Za-z0-9_./@ -]{0,39}")
+"""What may be a name or a path; a text that is longer could be a secret, and is never shown."""
 
 _IN_CHAIN = "a key-rotation record inside a run grants nothing by itself: what counts is this trust file"
 _NEW_ROOT = "who believed the old root follows to the new one; whoever is new needs --pin {}"
@@ -157,7 +161,13 @@ def rotate(
 
 
 def revoke(
-    who: str, since: str, reason: str, *, place: TrustPlace | None = None, signing: Signing | None = None
+    who: str,
+    since: str,
+    reason: str,
+    *,
+    place: TrustPlace | None = None,
+    signing: Signing | None = None,
+    force: bool = False,
 ) -> TrustChange:
     """Revoke a key: what it signed counts only as far as an anchor from before ``since`` covers it.
 
@@ -167,15 +177,22 @@ def revoke(
         reason: For people.
         place: The trust file.
         signing: Who signs.
+        force: Agree to a moment in the future, until which the key goes on to count.
 
     Raises:
-        ConfigError: No such key, a root key, or revoked already.
+        ConfigError: No such key, a root key, revoked already, or ``since`` has not come yet.
     """
     place, signing = place or TrustPlace(), signing or Signing()
     _require_text("reason", reason)
+    moment = fields.moment(since, "since")
+    if moment > fields.now() and not force:
+        raise ConfigError(
+            f"{since}: --since: it has not come yet: until then the key would go on to count",
+            hint="give the moment from which on the key may be in other hands; --force takes one in the future",
+        )
     old = _held(place)
     keyid = _listed_id(who, old.trust)
-    new = trust_changes.revoked(old.trust, keyid, fields.moment(since, "since"), reason)
+    new = trust_changes.revoked(old.trust, keyid, moment, reason)
     return _published(place.path, old, new, _signers(signing, old.trust), ("revoked", [keyid], ()))
 
 
@@ -298,7 +315,15 @@ def _keys(who: str, what: Grant, old: Signed | None) -> tuple[tuple[TrustedKey, 
     path = Path(who)
     if path.is_file():
         return _from_file(path, what)
-    return (what.over(_plain(public_forms.read_public(who, "public key"), None)),), ()
+    try:
+        public = public_forms.read_public(who, "keys")
+    except InputError as error:
+        if not _NAME.fullmatch(who):
+            raise
+        said = f"{who}: keys: no own key, no key of the trust file, no file, and no public key"
+        hint = "provstore keys list shows them; provstore keys generate NAME makes one"
+        raise ConfigError(said, hint=hint) from error
+    return (what.over(_plain(public, None)),), ()
 
 
 def _from_file(path: Path, what: Grant) -> tuple[tuple[TrustedKey, ...], tuple[str, ...]]:

@@ -304,6 +304,9 @@ def revoke(
     who: Annotated[str, typer.Argument(metavar="KEY", help="Name, alias or fingerprint of a key of the trust file.")],
     since: Annotated[str, typer.Option(metavar="TIME", help="From when on it may be in other hands.")],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; for people.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also from a moment on that has not come yet.", show_default=False)
+    ] = False,
     root_key: _RootKey = None,
     insecure_key_mode: _Insecure = False,
     file: _Trust = None,
@@ -313,7 +316,8 @@ def revoke(
     """Revoke a key from a moment on.
 
     Its signatures then count only as far as an anchor from before that moment covers them. Exit code: 0 revoked, 1 the
-    trust file does not hold, 2 no such key, a root key, or revoked already, 4 the trust file is not understood.
+    trust file does not hold, 2 no such key, a root key, revoked already, or a moment in the future, 4 the trust file
+    is not understood.
     """
     from provstore.api import trusting
     from provstore.cli._key_view import change_lines
@@ -324,6 +328,7 @@ def revoke(
         reason,
         place=_place(file, pin, first_use),
         signing=trusting.Signing(tuple(root_key or ()), insecure_key_mode),
+        force=force,
     )
 
     def draw(console: Console) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from provstore.errors import InputError, StoreError, TrustError
 from provstore.evidence import checkpoint as checkpoints
+from provstore.evidence import kinds
 from provstore.evidence.anchor_files import Anchor, encode, order, parse, read_bytes
 from provstore.evidence.moments import nanoseconds
 from provstore.model import canonical
@@ -60,10 +61,18 @@ def read(path: Path) -> Anchor:
     """Return the anchor in a file: a bare checkpoint, or a file of a state directory.
 
     Raises:
-        InputError: The file is not there or cannot be read.
+        InputError: The file is not there, cannot be read, or is of another kind.
         TrustError: It holds no checkpoint, or more than one can have.
     """
-    return parse(read_bytes(path), str(path), str(path))[0]
+    data = read_bytes(path)
+    try:
+        return parse(data, str(path), str(path))[0]
+    except TrustError:
+        kind = kinds.kind_of(data)
+        if kind is None or kind[0] == kinds.CHECKPOINT:
+            raise
+        wrong = InputError(f"{path}: anchor: this is {kind[0]}, no checkpoint: use {kind[1]}")
+    raise wrong
 
 
 def lies_within(anchor: Anchor, directory: Path) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from provstore import config
 from provstore.errors import ConfigError, InputError, ProvstoreError, StoreError, TrustError
+from provstore.evidence import kinds
 from provstore.evidence import trust_fields as fields
 from provstore.evidence.keys import Signer
 from provstore.evidence.trust_document import MAX_TEXT_BYTES, Signed, parse, sign
@@ -71,7 +72,8 @@ def read(path: Path) -> Signed:
     """Return what a trust file states and who signed it, without asking who may vouch for it.
 
     Raises:
-        InputError, NotUnderstoodError, TrustError: As :func:`load`.
+        InputError: The file cannot be read, or is of another kind.
+        NotUnderstoodError, TrustError: As :func:`load`.
     """
     try:
         data, _ = read_file(path, MAX_TEXT_BYTES)
@@ -81,7 +83,14 @@ def read(path: Path) -> Signed:
         ) from error
     except OSError as error:
         raise InputError(f"{path}: trust: {error.strerror}") from error
-    return parse(data, str(path))
+    try:
+        return parse(data, str(path))
+    except TrustError:
+        kind = kinds.kind_of(data)
+        if kind is None or kind[0] == kinds.TRUST_FILE:
+            raise
+        wrong = InputError(f"{path}: trust: this is {kind[0]}, no trust file: use {kind[1]}")
+    raise wrong
 
 
 def publish(

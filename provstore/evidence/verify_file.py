@@ -11,6 +11,7 @@ from pathlib import Path
 from provstore.errors import InputError, TrustError
 from provstore.evidence import anchors, checkpoint, dsse, files, keys, merkle, records, statement
 from provstore.evidence.trust_keys import LOG, RUN, Trust, TrustedKey
+from provstore.evidence.verify_keys import named
 from provstore.evidence.verify_signatures import UNREAD
 from provstore.model.verification import ALWAYS, FAULT, OK, REVOKED, UNKNOWN, UNPROVEN, EvidenceFinding, Verification
 
@@ -162,13 +163,13 @@ def _signer(known: Iterable[TrustedKey], message: bytes, signature: bytes) -> Tr
 def _of_key(key: TrustedKey, trust: Trust, run: str, roles: Sequence[str], at: str | None) -> list[tuple[str, str]]:
     """Return what a key that made a signature may not, or what nobody can tell of it."""
     if not key.serves(run, roles):
-        return [("untrusted-key", f"key {key.keyid} is not trusted to sign {run or 'this'}")]
+        return [("untrusted-key", f"{named(key)} is not trusted to sign {run or 'this'}")]
     revoked = trust.revocation(key.keyid)
     if revoked is not None:
-        return [("key-unproven", REVOKED.format(since=revoked.since))]
+        return [("key-unproven", f"{REVOKED.format(since=revoked.since)} It is {named(key)}.")]
     if (key.not_before or key.not_after) and (at is None or not key.is_valid_at(at)):
         window = f"from {key.not_before or 'the beginning'} to {key.not_after or 'further notice'}"
-        return [("key-unproven", f"key {key.keyid} is valid {window}, and nothing shows that it signed in that time")]
+        return [("key-unproven", f"{named(key)} is valid {window}, and nothing shows that it signed in that time")]
     return []
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from provstore.errors import InputError
 from provstore.evidence.anchors import Anchor
 from provstore.evidence.moments import nanoseconds
-from provstore.evidence.trust_keys import REVOKED, Trust
+from provstore.evidence.trust_keys import REVOKED, Trust, TrustedKey
 from provstore.evidence.verify_bundles import Signed
 from provstore.evidence.verify_findings import KEY, Notes
 from provstore.model.verification import REVOKED as REVOKED_WORDS
@@ -64,7 +64,7 @@ class KeyCheck:
         found = self.trust.revocation(one.key.keyid)
         if found is None:
             if one.key.status == REVOKED:
-                self._unproven(one, REVOKED_WORDS.format(since="an unknown time"))
+                self._unproven(one, None)
                 return True
             return False
         since = nanoseconds(found.since)
@@ -73,7 +73,7 @@ class KeyCheck:
             return True
         covered = self._covered_before(since)
         if covered is None:
-            self._unproven(one, REVOKED_WORDS.format(since=found.since))
+            self._unproven(one, found.since)
             return True
         if one.size > covered:
             self._revoked(one, found.since, f"the last anchor from before that covers {covered} records")
@@ -87,11 +87,14 @@ class KeyCheck:
             covered = self._covered_before(begin)
             if (covered is not None and one.size <= covered) or (self.at_ns is not None and self.at_ns < begin):
                 self._window(
-                    one, "untrusted-key", f"its bundle was signed before key {key.keyid} was valid, {key.not_before}."
+                    one, "untrusted-key", f"its bundle was signed before {named(key)} was valid, {key.not_before}."
                 )
                 return True
             if self.at_ns is None and all((_seen(held) or 0) < begin for held in self.anchors):
-                text = f"key {key.keyid} is valid from {key.not_before} on, and nothing shows that this has come."
+                text = (
+                    f"{named(key)} is valid from {key.not_before} on, and nothing shows that this has come: an anchor "
+                    "from since then, or --at, would."
+                )
                 self._window(one, "key-unproven", text)
                 return True
         if key.not_after is None:
@@ -100,7 +103,10 @@ class KeyCheck:
         covered = self._covered_before(end + 1)
         if (covered is not None and one.size <= covered) or (self.at_ns is not None and self.at_ns <= end):
             return False
-        text = f"key {key.keyid} was valid until {key.not_after}, and nothing shows that its bundle is older."
+        text = (
+            f"{named(key)} was valid until {key.not_after}, and nothing shows that its bundle is older: an anchor from "
+            "before that would."
+        )
         self._window(one, "key-unproven", text)
         return True
 
@@ -110,20 +116,36 @@ class KeyCheck:
             (one.size for one in self.anchors if (seen := _seen(one)) is not None and seen < moment_ns), default=None
         )
 
-    def _unproven(self, one: Signed, words: str) -> None:
+    def _unproven(self, one: Signed, since: str | None) -> None:
+        words = REVOKED_WORDS.format(since=since or "an unknown time")
         if words not in self.limits:
             self.limits.append(words)
         self.notes.add(
-            "key-unproven", words,
+            "key-unproven", f"{words} {of_revoked(one.key, since)}",
             epoch=one.number, where=one.where, keyid=one.key.keyid, is_whole=True,
         )  # fmt: skip
 
     def _revoked(self, one: Signed, since: str, reason: str) -> None:
-        text = f"key {one.key.keyid} is revoked since {since}, and {reason}: whoever stole the key may have signed."
+        text = f"{named(one.key)} is revoked since {since}, and {reason}: whoever stole the key may have signed."
         self._window(one, "key-revoked", text)
 
     def _window(self, one: Signed, code: str, text: str) -> None:
         self.notes.add(code, text, epoch=one.number, seq=one.first, where=one.where, keyid=one.key.keyid)
+
+
+def named(key: TrustedKey) -> str:
+    """Return how a key is told: its alias, when the trust file gives one, and its fingerprint."""
+    return f"key {key.alias} ({key.keyid})" if key.alias else f"key {key.keyid}"
+
+
+def of_revoked(key: TrustedKey, since: str | None) -> str:
+    """Return which key it is whose signatures are in doubt, and what would help."""
+    if since is None:
+        return f"It is {named(key)}; its trust file states no moment before which it counts."
+    return (
+        f"It is {named(key)}; an anchor that was seen before {since}, or a checkpoint with a time stamp from before "
+        "(--anchor, --tsa), would show it."
+    )
 
 
 def _seen(anchor: Anchor) -> int | None:

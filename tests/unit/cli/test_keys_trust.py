@@ -192,6 +192,42 @@ def test_what_cannot_be_revoked_is_said(keys, alice, who, since, reason):
     assert (answer.code, answer.out) == (2, "")
 
 
+def test_a_revocation_from_a_moment_on_that_has_not_come_yet_must_be_meant(keys, alice):
+    keys("trust", Key().public_key.hex(), "--alias", "bob")
+    revoking = ("revoke", "bob", "--since", "2099-01-01", "--reason", "stolen")
+
+    answer = keys(*revoking)
+    assert (answer.code, answer.out) == (2, "")
+    assert "2099-01-01" in answer.err
+    assert "--force" in answer.err
+    assert keys(*revoking, "--force").code == 0
+
+
+@pytest.mark.parametrize("name", ["bob", "no/such/file.pub", "bob@example.org"])
+def test_a_name_that_nobody_has_is_told_once_and_with_what_helps(keys, alice, name):
+    answer = keys("trust", name)
+
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"provstore: {name}: keys: no own key, no key of the trust file, no file")
+    assert "hint: provstore keys list shows them; provstore keys generate NAME" in " ".join(answer.err.split())
+
+
+@pytest.mark.parametrize("secret", ["c2VjcmV0IHNlZWQgb2YgYSBwcml2YXRlIGtleSEhISE=", "f" * 60, "x" * 43])
+def test_what_could_be_a_secret_is_never_shown(keys, alice, secret):
+    answer = keys("trust", secret)
+
+    assert answer.code in {1, 2}
+    assert secret not in answer.err
+    assert answer.err.count("public key: public key") == 0
+
+
+def test_a_key_that_is_to_follow_and_is_not_there_is_told_with_what_makes_it(keys, alice):
+    answer = keys("rotate", "alice", "alice-2027")
+
+    assert (answer.code, answer.out) == (2, "")
+    assert "provstore keys generate alice-2027" in " ".join(answer.err.split())
+
+
 def test_an_expired_trust_file_can_be_extended_by_its_root_and_only_so(keys, make, home):
     from provstore.evidence import key_files, trust, trust_changes
 

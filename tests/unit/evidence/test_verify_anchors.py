@@ -206,7 +206,12 @@ def test_without_an_anchor_from_before_the_revocation_it_is_unproven(anchors):
     text = f"Unproven: the key is revoked since {SINCE} and nothing shows that this signature is older."
 
     assert faults(answer) == []
-    assert {one.text for one in of(answer, "key-unproven")} == {text}
+    # The fixed words stand first; which key it is and what would help stand behind them.
+    helps = (
+        f"It is key {fingerprint(made.key.public_key)}; an anchor that was seen before {SINCE}, or a checkpoint with a "
+        "time stamp from before (--anchor, --tsa), would show it."
+    )
+    assert {one.text for one in of(answer, "key-unproven")} == {f"{text} {helps}"}
     assert text in answer.limits
     assert asked(answer, "unanchored", "open") == ("limited", 3)
 
@@ -246,9 +251,10 @@ def test_the_clock_of_the_writer_proves_nothing_about_a_revoked_key():
 
 def test_a_key_that_is_revoked_without_a_date_is_unproven():
     made = sealed([4])
-    answer = checked(made, listing(made.key, status="revoked"), [made.anchor(4, EARLY)])
+    answer = checked(made, listing(made.key, status="revoked", alias="old"), [made.anchor(4, EARLY)])
 
     assert "since an unknown time" in only(answer, "key-unproven").text
+    assert f"It is key old ({fingerprint(made.key.public_key)})" in only(answer, "key-unproven").text
 
 
 def listing(key, **own):
