@@ -180,7 +180,7 @@ def opened(uri: str | None = None, journal: str | Path | None = None) -> Iterato
     Raises:
         StoreError: There is no journal, or it is damaged.
     """
-    directory = existing(config.journal_directory(config.store_uri(uri), journal))
+    directory = existing(config.journal_directory(config.store_uri(uri), journal), config.store_uri(uri))
     with Journal.open(directory, writable=False) as found:
         yield Evidence(found)
 

@@ -183,7 +183,7 @@ def rebuild(
 
     address = config.store_uri(uri)
     problems: list[str] = []
-    with Journal.open(existing(config.journal_directory(address, journal)), writable=True) as held:
+    with Journal.open(existing(config.journal_directory(address, journal), address), writable=True) as held:
         directory = config.embedded_directory(address)
         with contextlib.ExitStack() as stack:
             place = address
@@ -219,7 +219,12 @@ def _set_aside(address: str, directory: Path, journal: Journal) -> list[str]:
     try:
         with contextlib.closing(open_store(address, writable=False)) as old:
             other = foreign_journal(old, journal)
-            found = lost(old, journal) or (f"the old graph was made from another journal ({other})" if other else None)
+            gone = lost(old, journal)
+            found = (
+                f"acked-lost: {gone}"
+                if gone
+                else (f"the old graph was made from another journal ({other})" if other else None)
+            )
     except StoreError:
         return []
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from provstore.journal import Journal
 from provstore.stores import GraphStore, open_store
 
 GRAPH_FILE = "graph.kgl"
+_WRITER = re.compile(r"is being written by ((?:another )?process(?: [0-9]+)?)")
+_RESTORE = "restore the journal's folder from a copy, or name the place where it is with --journal"
 _LOG = logging.getLogger("provstore")
 
 
@@ -23,8 +26,8 @@ class Opened:
 
     journal: Journal
     graph: GraphStore
-    behind: int = 0
-    """Positions of the journal that the graph lacks because another process is writing."""
+    late: str = ""
+    """Why the graph lacks something of the journal, in words; empty when it is up to date."""
 
 
 def open_both(
@@ -38,9 +41,10 @@ def open_both(
     return _reading(uri, directory, exits, progress) if read_only else _writing(uri, directory, exits, progress)
 
 
-def existing(directory: Path) -> Path:
+def existing(directory: Path, uri: str) -> Path:
     """Return the directory of a journal that must be there."""
     if not directory.is_dir():
+        _refuse_orphans(uri, directory)
         raise StoreError(f"{directory}: journal: there is none here", hint="provstore ingest PATH creates one")
     return directory
 
@@ -48,7 +52,7 @@ def existing(directory: Path) -> Path:
 def _reading(uri: str, directory: Path, exits: contextlib.ExitStack, progress: Progress | None) -> Opened:
     from provstore.queries.info import behind
 
-    journal = exits.enter_context(Journal.open(existing(directory), writable=False))
+    journal = exits.enter_context(Journal.open(existing(directory, uri), writable=False))
     lacking = journal.position
     graph: GraphStore | None = None
     try:
@@ -59,17 +63,21 @@ def _reading(uri: str, directory: Path, exits: contextlib.ExitStack, progress: P
         place = config.embedded_directory(uri)
         if place is None or (place / GRAPH_FILE).exists() or not journal.position:
             raise
-    if lacking and _has_caught_up(uri, directory, progress):
+    reason = _catches_up(uri, directory, progress) if lacking else ""
+    if lacking and reason is None:
         exits.close()
         return _reading(uri, directory, exits, progress)
     if graph is None:
         graph = exits.enter_context(contextlib.closing(open_store(uri, writable=False)))
-    return Opened(journal, graph, lacking)
+    batches = "1 batch" if lacking == 1 else f"{lacking} batches"
+    return Opened(journal, graph, f"the graph is {batches} behind its journal, {reason}" if lacking else "")
 
 
 def _writing(uri: str, directory: Path, exits: contextlib.ExitStack, progress: Progress | None) -> Opened:
     from provstore.ingest.upkeep import catch_up
 
+    if not directory.exists():
+        _refuse_orphans(uri, directory)
     journal = exits.enter_context(Journal.open(directory, writable=True))
     graph = exits.enter_context(contextlib.closing(open_store(uri, writable=True)))
     _refuse_strangers(uri, journal, graph)
@@ -77,25 +85,41 @@ def _writing(uri: str, directory: Path, exits: contextlib.ExitStack, progress: P
     return Opened(journal, graph)
 
 
-def _has_caught_up(uri: str, directory: Path, progress: Progress | None) -> bool:
-    """Catch up when nobody else writes; otherwise what is there is read, and said to be behind."""
+def _catches_up(uri: str, directory: Path, progress: Progress | None) -> str | None:
+    """Catch up when nobody else writes; otherwise return why not: what is there is read, and said to be behind."""
     try:
         with contextlib.ExitStack() as exits:
             _writing(uri, directory, exits, progress)
     except StoreError as error:
         _LOG.info("%s: the graph is behind its journal: %s", uri, error)
-        return False
-    return True
+        writer = _WRITER.search(str(error))
+        return f"which {writer[1]} is writing" if writer else f"and could not be brought up to date ({error})"
+    return None
+
+
+def _refuse_orphans(uri: str, directory: Path) -> None:
+    """Refuse to begin a new journal beside a graph that was made from one that is missing."""
+    place = config.embedded_directory(uri)
+    if place is not None and (place / GRAPH_FILE).exists():
+        text = f"{directory}: journal: it is missing; a new one is another journal than that of {place / GRAPH_FILE}"
+        raise StoreError(text, hint=_RESTORE + f"; to begin anew, move {GRAPH_FILE} away")
 
 
 def _refuse_strangers(uri: str, journal: Journal, graph: GraphStore) -> None:
     """Refuse to write where graph and journal do not belong together: what one of them lacks would be forgotten."""
     from provstore.queries.info import foreign_journal, lost
 
-    hint = "provstore store rebuild makes the graph anew from the journal, and keeps the old one beside it"
+    rebuild = "provstore store rebuild makes the graph anew from the journal, and keeps the old one beside it"
     gone = lost(graph, journal)
     if gone is not None:
-        raise StoreError(f"{journal.directory}: acked-lost: {gone}", hint=hint)
+        raise StoreError(f"{journal.directory}: acked-lost: {gone}", hint=f"{_RESTORE}; else {rebuild}")
     other = foreign_journal(graph, journal)
     if other is not None and config.embedded_directory(uri) is not None:
-        raise StoreError(f"{uri}: the graph was made from another journal ({other})", hint=hint)
+        if not journal.position:
+            text = (
+                f"{uri}: the graph was made from another journal ({other}), and the one in {journal.directory} is empty"
+            )
+            raise StoreError(text, hint=f"{_RESTORE}; a rebuild from the empty one would hold nothing")
+        raise StoreError(
+            f"{uri}: the graph was made from another journal ({other})", hint=f"{_RESTORE}; else {rebuild}"
+        )

@@ -68,6 +68,7 @@ class StoreVerifier:
         belief: Trust and anchors.
         source: ``both``, ``journal`` or ``graph``: whose bytes are judged.
         may_share: The graph is on a server, which other journals may fill as well.
+        late: Why the graph lacks something of the journal, in words.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class StoreVerifier:
         source: str,
         *,
         may_share: bool,
+        late: str = "",
     ) -> None:
         if source not in SOURCES:
             raise ConfigError(f"{source}: --source: not known; known are {', '.join(SOURCES)}")
@@ -91,7 +93,7 @@ class StoreVerifier:
         self._differences: list[EvidenceFinding] | None = None
         self._elsewhere: dict[tuple[str, int], list[int]] | None = None
         self._signed_batches: dict[tuple[str, int], frozenset[int]] = {}
-        self._may_share = may_share
+        self._may_share, self._late = may_share, late
 
     def scopes(self, run: str | None, attempt: int | None) -> list[Scope]:
         """Return what is to be verified: everything that journal, graph or anchors know of and that fits."""
@@ -138,7 +140,7 @@ class StoreVerifier:
         if self._source != "journal" and is_here:
             late = behind(self._graph, self._journal)
             if late:
-                findings.append(_unfinished(scope, late))
+                findings.append(_unfinished(scope, self._late or f"the graph is {late} batches behind its journal"))
                 axes["graph"] = UNKNOWN
             if not late or self._source == "graph":
                 checked.append(self._checked(self._stored(scope), anchors, "graph"))
@@ -246,7 +248,7 @@ class StoreVerifier:
 def verify_store(
     journal: Journal,
     graph: GraphStore,
-    places: tuple[str, Path],
+    places: tuple[str, Path, str],
     belief: Belief,
     source: str,
     asked: tuple[str | None, int | None],
@@ -254,14 +256,18 @@ def verify_store(
     refresh: bool,
     progress: Progress | None,
 ) -> tuple[Verification, ...]:
-    """Return what can be said of the attempts of an open store; ``places`` are its address and its journal."""
-    uri, directory = places
+    """Return what can be said of the attempts of an open store.
+
+    ``places`` are its address, its journal, and why the graph lacks something of it.
+    """
+    uri, directory, late = places
     own = config.embedded_directory(uri) or directory
     if belief.trust_path is not None:
         trust.require_outside(belief.trust_path, own)
         trust.require_outside(belief.trust_path, directory)
     may_share = config.embedded_directory(uri) is None and not uri.startswith("memory:")
-    verifier = StoreVerifier(journal, graph, str(directory.resolve()), own, belief, source, may_share=may_share)
+    place = str(directory.resolve())
+    verifier = StoreVerifier(journal, graph, place, own, belief, source, may_share=may_share, late=late)
     scopes = verifier.scopes(*asked)
     if not scopes:
         fitting((), uri, *asked)
@@ -351,9 +357,9 @@ def _moved(log: ExportedEvidence) -> Iterator[EvidenceFinding]:
         yield EvidenceFinding(log.run, log.attempt, number, None, "subject-mismatch", name, text)
 
 
-def _unfinished(scope: Scope, late: int) -> EvidenceFinding:
-    """Return that a graph could not be compared, because another process is writing what it lacks."""
-    text = f"The graph is {late} batches behind its journal, which another process is writing: it was not compared."
+def _unfinished(scope: Scope, late: str) -> EvidenceFinding:
+    """Return that a graph could not be compared, because of what it lacks."""
+    text = f"{late[:1].upper()}{late[1:]}: it was not compared."
     return EvidenceFinding(scope.run, scope.attempt, None, None, "check-unfinished", "the graph", text)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from provstore import errors
+from provstore.cli._differences import differing
 from provstore.cli._screen import Line
 from provstore.cli._text import counted, folded, printable
 from provstore.exports import ExportReport
@@ -92,7 +93,9 @@ def info_lines(info: StoreInfo, *, width: int) -> Iterator[Line]:
 
 def check_code(report: CheckReport) -> int:
     """Return the exit code of a check."""
-    return errors.EXIT_OK if report.clean else errors.EXIT_STORE
+    if report.problems or report.difference_count:
+        return errors.EXIT_STORE
+    return errors.EXIT_NOT_UNDERSTOOD if report.is_unfinished else errors.EXIT_OK
 
 
 def check_lines(report: CheckReport, *, width: int) -> Iterator[Line]:
@@ -103,10 +106,15 @@ def check_lines(report: CheckReport, *, width: int) -> Iterator[Line]:
         yield from _wrapped(f"journal: {problem}", width, "bold red")
     if report.difference_count:
         yield Line(f"{counted(report.difference_count, 'difference')} between graph and journal", "bold red")
-    for one in report.differences:
-        yield from _wrapped(f"only in the {one.side}: {one.line}", width)
-    if report.difference_count:
-        yield Line("provstore store rebuild makes the graph anew from the journal", "green")
+    for text in differing(report.differences, is_cut=report.difference_count > len(report.differences)):
+        yield from _wrapped(text, width)
+    if report.difference_count and not report.problems:
+        yield from _wrapped("provstore verify says more about each, and who signed what was recorded", width, "green")
+        yield from _wrapped("provstore store rebuild makes the graph anew from the journal", width, "green")
+    elif report.difference_count:
+        yield from _wrapped(
+            "what the journal has lost may be why they differ: restore it from a copy first", width, "green"
+        )
     yield Line(f"journal at {report.position}, graph at {report.applied}", "dim")
     for note in report.notes:
         yield from _wrapped(note, width, "dim")

@@ -40,8 +40,9 @@ def info(settings: Globals) -> None:
 def check(settings: Globals) -> None:
     """Check the journal, and the graph against it.
 
-    Every byte of the journal is read, every line of the graph compared. Exit code: 0 nothing wrong, 7 damage or a
-    graph that differs; the answer says what.
+    Every byte of the journal is read, every line of the graph compared. Exit code: 0 nothing wrong, 4 the graph
+    lacks what the journal holds already, so they were not compared, 7 damage or a graph that differs; the answer says
+    what.
     """
     screen = Screen(settings)
     with (

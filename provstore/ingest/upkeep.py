@@ -9,6 +9,7 @@ from provstore.graph.evidence_facts import bundle_block, record_block
 from provstore.graph.merge import merge
 from provstore.journal import BundleFrame, Journal, Problem, RecordFrame
 from provstore.model.block import Block
+from provstore.model.dump_lines import read
 from provstore.model.report import CheckReport, Difference
 from provstore.queries.dumps import stored_dumps
 from provstore.queries.info import applied, lost
@@ -71,13 +72,14 @@ def evidence_block(journal: Journal, content: Block | RecordFrame | BundleFrame)
     return bundle_block(content.run, content.attempt, content.envelope, content.checkpoint or None, journal_ref=ref)
 
 
-def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport:
+def check(store: GraphStore, journal: Journal, empty: GraphStore, late: str = "") -> CheckReport:
     """Compare a graph with what its journal says it should hold, and the journal with its own checksums.
 
     Args:
         store: The graph to check.
         journal: Its journal.
         empty: An empty store, filled here from the journal for the comparison.
+        late: Why the graph lacks something of the journal, in words; then they are not compared.
     """
     found = journal.check()
     problems = [str(problem) for problem in found if problem.is_loss]
@@ -85,11 +87,16 @@ def check(store: GraphStore, journal: Journal, empty: GraphStore) -> CheckReport
     position = applied(store, journal)
     if (gone := lost(store, journal)) is not None:
         problems.append(f"acked-lost: {gone}")
+    if late:
+        note = f"{late}: they were not compared"
+        return CheckReport(tuple(problems), (), 0, journal.position, position, 0, (note, *notes))
     unreadable: list[Problem] = []
     replay(empty, journal, on_problem=unreadable.append)
     problems += [text for text in map(str, unreadable) if text not in problems]
     found_apart = apart(empty, store)
     lines = [*(("journal", line) for line in found_apart.left), *(("graph", line) for line in found_apart.right)]
-    shown = [Difference(side, line) for side, line in sorted(lines, key=lambda one: one[1])[:_SHOWN_DIFFERENCES]]
+    # What both sides say of one node stands together.
+    ordered = sorted(lines, key=lambda one: (read(one[1]).subject, one[1]))
+    shown = [Difference(side, line) for side, line in ordered[:_SHOWN_DIFFERENCES]]
     total, compared = len(lines), found_apart.compared
     return CheckReport(tuple(problems), tuple(shown), total, journal.position, position, compared, notes)

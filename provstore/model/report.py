@@ -97,8 +97,13 @@ class CheckReport:
 
     @property
     def clean(self) -> bool:
-        """True when nothing is wrong."""
-        return not self.problems and not self.difference_count
+        """True when nothing is wrong, and everything was compared."""
+        return not self.problems and not self.difference_count and not self.is_unfinished
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True when the graph lacks what the journal holds already, and was not compared."""
+        return not self.compared and self.applied < self.position
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values; the keys are documented and stable."""
