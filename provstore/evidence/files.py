@@ -190,7 +190,8 @@ def _epochs(directory: Path) -> dict[int, set[str]]:
     """Return the forms that stand under each number, by number."""
     found: dict[int, set[str]] = {}
     if not directory.is_dir():
-        raise InputError(f"{directory}: evidence: no such directory")
+        what = "neither a folder nor a file" if os.path.lexists(directory) else "no such directory"
+        raise InputError(f"{directory}: evidence: {what}")
     with os.scandir(directory) as entries:
         for seen, entry in enumerate(entries):
             if seen >= MAX_FILES:
