@@ -50,7 +50,8 @@ def query(
 ) -> None:
     """Ask a shipped question, or one of your own in read-only Cypher.
 
-    Exit code: 0 answered, 2 unknown query or parameter, 4 a limit was hit, 7 store unavailable.
+    Exit code: 0 answered, 2 unknown query or parameter, 4 a limit was hit or the graph is
+    behind its journal, 7 store unavailable.
     """
     from provstore import api
 

@@ -190,7 +190,7 @@ class Answer:
     rows: tuple[Mapping[str, object], ...]
     complete: bool = True
     reason: str | None = None
-    """Why rows are missing: ``max_rows``, ``timeout`` or ``max_bytes``."""
+    """Why rows are missing: ``max_rows``, ``timeout``, ``max_bytes`` or ``graph_behind_journal``."""
     notes: tuple[str, ...] = ()
     """What should be known beside the rows, such as what it means that there are none."""
 
