@@ -200,7 +200,10 @@ def _epochs(directory: Path) -> dict[int, set[str]]:
             if named is not None:
                 found.setdefault(int(named[1]), set()).add(named[2])
     if not found:
-        raise InputError(f"{directory}: evidence: holds no epoch-N.jsonl, .dsse.json or .sigstore.json")
+        raise InputError(
+            f"{directory}: evidence: holds no epoch-N.jsonl, .dsse.json or .sigstore.json",
+            hint="provstore evidence export writes such folders; run:NAME is a run of the store",
+        )
     return dict(sorted(found.items()))
 
 

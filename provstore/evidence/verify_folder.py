@@ -168,8 +168,9 @@ class _Folder:
             self._points.append((name, point))
 
     def _key(self, name: str) -> None:
+        data = self._log.read(name)
         try:
-            public = public_forms.read_public(self._log.read(name), name)
+            public = public_forms.read_public(data, name)
         except (InputError, TrustError) as error:
             self._limits.append(f"{error}.")
             return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from provstore.errors import InputError
 from provstore.evidence import checkpoint, merkle, public_forms
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.keys import PrivateKey
@@ -173,3 +174,45 @@ def test_names_of_others_are_listed_as_not_read(out: Path) -> None:
     (out / "epoch-01.pae.bin").write_bytes(b"")
 
     assert judged(out)[1] == ("VERIFY.txt", "epoch-01.pae.bin", "notes\x1b[2J.txt", "sub")
+
+
+@pytest.mark.parametrize("options", [{"epoch": 0}, {"keyid": "hex"}, {"keyid": "none"}, {"epoch": 0, "records": [1]}])
+def test_other_forms_of_an_export_get_no_finding_for_files_that_are_as_they_were_written(
+    log: MemoryLog, tmp_path: Path, options: dict[str, object]
+) -> None:
+    export(log, tmp_path / "out", log.publics, EvidenceExportOptions(**options))
+    told = ExportedEvidence(tmp_path / "out")
+    trust = Trust.of_keys([KEY.public_key], "test")
+    checked = verify(told, trust, source="files", within=tmp_path / "out")
+
+    assert verify_folder(told, checked, trust, "provstore")[0].findings == checked.findings
+
+
+def test_files_about_imported_documents_and_of_a_run_with_an_odd_name_are_judged_alike(tmp_path: Path) -> None:
+    for at, run in enumerate(("", "a/b %\u2028 c")):
+        log = signed_run(run, sizes=[2, 2], keys=[KEY])
+        export(log, tmp_path / f"{at}", log.publics, EvidenceExportOptions(records="all"))
+        assert codes(tmp_path / f"{at}") == {"unanchored", "not-closed"}
+        for path in (tmp_path / f"{at}").glob("epoch-1.*"):
+            path.unlink()
+        assert "rows-missing" in codes(tmp_path / f"{at}")
+
+
+def test_two_keys_that_signed_one_after_the_other_are_both_looked_up(tmp_path: Path) -> None:
+    other = PrivateKey.generate()
+    log = signed_run(sizes=[2, 2, 1], keys=[KEY, other], closed=True)
+    export(log, tmp_path / "out", log.publics, EvidenceExportOptions(records="all"))
+    trust = Trust.of_keys([KEY.public_key, other.public_key], "test")
+    checked, _ = judged(tmp_path / "out", trust)
+
+    assert {one.code for one in checked.findings} == CLEAN
+    assert not any(text.startswith("pub") for text in checked.limits)
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "record-1.json", "pub.pem", "run.intoto.jsonl", "epoch-0.sig.raw"])
+def test_a_link_in_the_place_of_a_file_is_refused(out: Path, tmp_path: Path, name: str) -> None:
+    (out / name).rename(tmp_path / "kept")
+    (out / name).symlink_to(tmp_path / "kept")
+
+    with pytest.raises(InputError, match=name):
+        judged(out)
