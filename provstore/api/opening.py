@@ -60,13 +60,14 @@ def _reading(uri: str, directory: Path, exits: contextlib.ExitStack, progress: P
         lacking = behind(graph, journal)
     except StoreError:
         # No graph file yet, although there is a journal: it can be made from it.
-        place = config.embedded_directory(uri)
-        if place is None or (place / GRAPH_FILE).exists() or not journal.position:
+        if config.embedded_directory(uri) is None or _has_graph(uri) or not journal.position:
             raise
     reason = _catches_up(uri, directory, progress) if lacking else ""
     if lacking and reason is None:
         exits.close()
         return _reading(uri, directory, exits, progress)
+    if graph is None and reason and not _has_graph(uri):
+        raise StoreError(f"{uri}: store: there is no graph yet: it is behind its journal, {reason}")
     if graph is None:
         graph = exits.enter_context(contextlib.closing(open_store(uri, writable=False)))
     batches = "1 batch" if lacking == 1 else f"{lacking} batches"
@@ -97,11 +98,21 @@ def _catches_up(uri: str, directory: Path, progress: Progress | None) -> str | N
     return None
 
 
+def _graph_file(uri: str) -> Path | None:
+    """Return where the graph of an embedded store is, or would be."""
+    place = config.embedded_directory(uri)
+    return None if place is None else place / GRAPH_FILE
+
+
+def _has_graph(uri: str) -> bool:
+    path = _graph_file(uri)
+    return path is not None and path.exists()
+
+
 def _refuse_orphans(uri: str, directory: Path) -> None:
     """Refuse to begin a new journal beside a graph that was made from one that is missing."""
-    place = config.embedded_directory(uri)
-    if place is not None and (place / GRAPH_FILE).exists():
-        text = f"{directory}: journal: it is missing; a new one is another journal than that of {place / GRAPH_FILE}"
+    if _has_graph(uri):
+        text = f"{directory}: journal: it is missing; a new one is another journal than that of {_graph_file(uri)}"
         raise StoreError(text, hint=_RESTORE + f"; to begin anew, move {GRAPH_FILE} away")
 
 

@@ -218,17 +218,19 @@ def _create(path: Path) -> None:
     """Put an empty graph file at ``path`` unless there is one; two creators cannot overwrite each other."""
     if path.exists():
         return
+    fresh = path.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}.new")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _seed("mapped").save(str(fresh))
+            _guarded(str(path.parent), "cannot be created", lambda: _seed("mapped").save(str(fresh)))
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
-        fresh.unlink()
     except OSError as error:
         raise StoreError(f"{path.parent}: store: cannot be created: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
 
 
 def _seed(storage: str) -> kglite.KnowledgeGraph:

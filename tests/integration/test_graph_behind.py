@@ -162,3 +162,19 @@ def test_an_empty_journal_beside_a_graph_of_another_one_is_never_called_the_trut
         provstore.open(f"embedded:{place}", journal=tmp_path / "empty")
     assert "restore the journal's folder" in str(refusal.value.hint)
     assert "would hold nothing" in str(refusal.value.hint)
+
+
+def test_a_graph_that_a_full_disk_does_not_let_be_made_is_a_full_disk(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        def save(self, _: str) -> None:
+            raise kglite.FileIoError("File I/O error: No space left on device (os error 28)")
+
+    (place / "graph.kgl").unlink()
+    monkeypatch.setattr("provstore.stores.embedded._seed", lambda _: Full())
+    with pytest.raises(StoreError, match="there is no graph yet.*disk full"):
+        provstore.open(f"embedded:{place}", read_only=True)
+    with pytest.raises(StoreError, match="cannot be created: disk full"):
+        provstore.open(f"embedded:{place}")
+    assert not list(place.glob("*.new"))
