@@ -6,7 +6,7 @@ import difflib
 import threading
 from collections.abc import Iterable, Sequence
 
-from provstore.errors import ConfigError, InputError
+from provstore.errors import InputError
 from provstore.evidence import keys, stated
 from provstore.evidence.bundles import Ledger, Limits
 from provstore.evidence.keys import Signer
@@ -167,9 +167,3 @@ def _instead(known: Sequence[Scope], run: str | None) -> str | None:
         return f"did you mean {' or '.join(close)}?"
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"there are {', '.join(names[:_MOST_NAMED]) or 'only imported documents'}{more}"
-
-
-def require_writable(place: str, *, read_only: bool, what: str) -> None:
-    """Refuse what a store that was opened for reading cannot do."""
-    if read_only:
-        raise ConfigError(f"{place}: store: opened for reading only; {what}")

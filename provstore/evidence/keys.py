@@ -12,7 +12,6 @@ from typing import NoReturn, Protocol, final
 
 from provstore.errors import ConfigError, TrustError
 
-ALGORITHM = "ed25519"
 PUBLIC_BYTES = 32
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64

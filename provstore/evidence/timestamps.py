@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
     from rfc3161_client import TimeStampResponse
 
-QUERY_MEDIA_TYPE = "application/timestamp-query"
 _MOST_BYTES = 64 * 1024
 _SHA256_OID = "2.16.840.1.101.3.4.2.1"
 # TimeStampReq in DER: version 1; SHA-256 of what is stamped; no policy, no nonce; with the authority's certificate.
