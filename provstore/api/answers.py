@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -31,6 +32,7 @@ def _frames(text: object) -> list[str]:
 
 
 READ_QUERIES = "read/"
+_MOST_NAMED = 8
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -90,10 +92,24 @@ def one_attempt(graph: GraphStore, place: str, run: str | None, attempt: int | N
         return fits[0]
     given = " ".join(f"{name} {value}" for name, value in (("run", run), ("attempt", attempt)) if value is not None)
     if not fits:
-        raise InputError(f"{place}: {given or 'runs'}: the store holds none")
+        raise InputError(f"{place}: {given or 'runs'}: the store holds none", hint=instead_of(runs(graph), run))
     listed = ", ".join(f"{name} attempt {number}" for name, number in fits)
     hint = "choose with --run and --attempt"
     raise InputError(f"{place}: {given or 'runs'}: {len(fits)} fit: {listed}", hint=hint)
+
+
+def instead_of(known: Sequence[tuple[str, int]], run: str | None) -> str | None:
+    """Return what a person may have meant who named a run or an attempt that is not there."""
+    if not known:
+        return None
+    if attempts := [str(number) for name, number in known if name == run]:
+        return f"of run {run} there are the attempts {', '.join(attempts[:_MOST_NAMED])}"
+    names = list(dict.fromkeys(name for name, _ in known if name))
+    close = difflib.get_close_matches(str(run or ""), names, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"there are {', '.join(names[:_MOST_NAMED]) or 'only imported documents'}{more}"
 
 
 def text_of(value: object) -> str | None:

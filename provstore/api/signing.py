@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Iterable, Sequence
 
+from provstore.api.answers import instead_of
 from provstore.errors import InputError
 from provstore.evidence import keys, stated
 from provstore.evidence.bundles import Ledger, Limits
@@ -20,8 +20,6 @@ from provstore.model.report import SealReport
 from provstore.stores import GraphStore
 
 Scope = tuple[str, int]
-
-_MOST_NAMED = 8
 
 
 class Signing:
@@ -151,19 +149,5 @@ def fitting(known: Sequence[Scope], place: str, run: str | None, attempt: int | 
     fits = [scope for scope in known if run in (None, scope[0]) and attempt in (None, scope[1])]
     if not fits:
         asked = " ".join(f"{name} {value}" for name, value in (("run", run), ("attempt", attempt)) if value is not None)
-        raise InputError(f"{place}: {asked or 'runs'}: the store holds none", hint=_instead(known, run))
+        raise InputError(f"{place}: {asked or 'runs'}: the store holds none", hint=instead_of(known, run))
     return fits
-
-
-def _instead(known: Sequence[Scope], run: str | None) -> str | None:
-    """Return what a person may have meant who named a run or an attempt that is not there."""
-    if not known:
-        return None
-    if attempts := [str(number) for name, number in known if name == run]:
-        return f"of run {run} there are the attempts {', '.join(attempts[:_MOST_NAMED])}"
-    names = list(dict.fromkeys(name for name, _ in known if name))
-    close = difflib.get_close_matches(run or "", names, n=3, cutoff=0.6)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"there are {', '.join(names[:_MOST_NAMED]) or 'only imported documents'}{more}"

@@ -139,7 +139,7 @@ def require_signer(signer: object, place: str) -> None:
     Raises:
         ConfigError: It is no :class:`Signer`.
     """
-    if isinstance(signer, type) or not (hasattr(signer, "public_key") and callable(getattr(signer, "sign", None))):
+    if not (isinstance(getattr(signer, "public_key", None), bytes) and callable(getattr(signer, "sign", None))):
         said = f"a {type(signer).__name__} is no signer: it needs public_key (32 bytes) and sign(message)"
         hint = "provstore.evidence.key_uris.open_signer opens a key by its name, file or URI"
         raise ConfigError(f"{place}: {said}", hint=hint)

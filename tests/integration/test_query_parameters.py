@@ -10,7 +10,7 @@ import pytest
 
 import provstore
 from provstore import cypher
-from provstore.errors import ConfigError
+from provstore.errors import ConfigError, InputError
 from provstore.model.evidence import Observation
 
 
@@ -96,3 +96,20 @@ def test_only_questions_that_are_listed_are_offered(store: provstore.Store, type
 
 def test_a_building_block_is_still_answered_by_its_name(store: provstore.Store) -> None:
     assert store.query("by_number", run="live", rank=0, seq=0).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ({"run": "life"}, "did you mean live?"),
+        ({"run": "something"}, "there are live"),
+        ({"run": 5}, "there are live"),
+        ({"run": "live", "attempt": 3}, "of run live there are the attempts 0"),
+    ],
+)
+def test_a_run_that_is_not_there_is_answered_with_those_that_are(
+    store: provstore.Store, asked: dict[str, Any], hint: str
+) -> None:
+    with pytest.raises(InputError, match="the store holds none") as caught:
+        store.query("evidence/unsigned", **asked)
+    assert caught.value.hint == hint

@@ -140,7 +140,17 @@ def test_nothing_of_a_refused_call_is_kept_and_the_next_one_goes_on(store: provs
     assert store.record([GOOD], run="next") == before + 1
 
 
-@pytest.mark.parametrize("signer", ["alice", b"x" * 32, 5, PrivateKey])
+class Spelled:
+    """A signer whose public key is text."""
+
+    public_key = "a" * 64
+
+    def sign(self, message: bytes) -> bytes:
+        """Return what is never asked for."""
+        return message
+
+
+@pytest.mark.parametrize("signer", ["alice", b"x" * 32, 5, PrivateKey, Spelled()])
 def test_a_signer_that_is_none_is_refused_wherever_it_is_given(
     store: provstore.Store, tmp_path: Path, signer: Any
 ) -> None:
