@@ -228,18 +228,9 @@ def _foreign_json(data: bytes) -> object:
     except NotUnderstoodError as error:
         raise TrustError(str(error), code="cap-exceeded") from error
     except InputError as error:
-        raise _malformed(str(error)) from error
+        raise _malformed(f"envelope: {error}") from error
     except ValueError as error:
         raise _malformed(f"envelope: JSON: {error}") from error
-
-
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _malformed(f"envelope: member {name[:40]!a}: is repeated")
-        found[name] = value
-    return found
 
 
 def _no_constant(name: str) -> object:
@@ -252,5 +243,5 @@ def _number(_: str) -> int:
 
 # Numbers stand only in members that are ignored, and are not converted: a long one would cost or raise.
 _FOREIGN = json.JSONDecoder(
-    object_pairs_hook=_without_repetition, parse_float=_number, parse_int=_number, parse_constant=_no_constant
+    object_pairs_hook=canonical.without_repetition, parse_float=_number, parse_int=_number, parse_constant=_no_constant
 )

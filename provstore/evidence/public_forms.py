@@ -230,9 +230,11 @@ def _read_pem(text: str, place: str) -> bytes:
 def _read_jwk(text: str, place: str) -> bytes:
     canonical.require_shape(text.encode(), max_bytes=MAX_BYTES, thing=f"{place}: JWK")
     try:
-        members = json.loads(text, object_pairs_hook=_without_repetition)
+        members = json.loads(text, object_pairs_hook=canonical.without_repetition)
+    except InputError as error:
+        raise InputError(f"{place}: JWK: {error}") from error
     except ValueError as error:
-        raise InputError(f"{place}: JWK: not JSON, or a name is repeated") from error
+        raise InputError(f"{place}: JWK: not JSON") from error
     if "d" in members or members.get("type") == "provstore-private-key":
         raise InputError(f"{place}: public key: this is a private key; keep it to yourself")
     is_fitting = members.get("kty") == "OKP" and members.get("crv") == "Ed25519"
@@ -297,13 +299,6 @@ def _read_openssh(line: str, place: str) -> bytes:
     if blob != wire_form(public):
         raise InputError(f"{place}: OpenSSH: not an Ed25519 key")
     return public
-
-
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a name is repeated")
-    return members
 
 
 def _bytes_of(text: str, place: str) -> bytes:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from provstore.errors import ConfigError, InputError, StoreError, TrustError
 from provstore.evidence import bundles, dsse, keys, rank_heads, records, stated
 from provstore.evidence.bundles import Claims, Ledger, Limits
-from provstore.journal import Batch, Journal, Source
-from provstore.model.canonical import Json
+from provstore.journal import Journal
 from provstore.model.evidence import CLOSE_REASONS, GAP, INGEST, AgreedDigest, Observation, RankHead, Scalar
 from provstore.model.report import SealedRun
 
@@ -51,8 +49,8 @@ def load(journal: Journal, scope: Scope) -> Ledger:
     held = {number: batch for number, batch in journal.batches() if number in said} if said else {}
     for number, record in said.items():
         batch = held.get(number)
-        stated = _stated(batch) if batch is not None and (batch.run, batch.attempt) == scope else {}
-        if not stated or any(record[name] != value for name, value in stated.items()):
+        expected = batch.stated() if batch is not None and (batch.run, batch.attempt) == scope else {}
+        if not expected or any(record[name] != value for name, value in expected.items()):
             place = f"{scope[0]}: attempt {scope[1]}: batch {number}"
             raise TrustError(f"{place}: is not what its record says, which waits", code="subject-mismatch")
     return ledger
@@ -238,8 +236,8 @@ def _of_batches(journal: Journal, ledger: Ledger, taken: Mapping[int | None, int
                 f"journal: {journal.directory}: batch {jseq}: {fault}: it cannot be signed",
                 hint="provstore store check names all damage; ingesting the file again heals a batch",
             )
-        stated = _stated(batch)
-        rank = stated["rank"]
+        said = batch.stated()
+        rank = said["rank"]
         yield records.ingest(
             ledger.run,
             ledger.attempt,
@@ -247,31 +245,9 @@ def _of_batches(journal: Journal, ledger: Ledger, taken: Mapping[int | None, int
             batch=jseq,
             mode=INGESTED["mode"],
             reason=INGESTED["reason"],
-            **stated,
+            **said,
         )
         counts[rank] = counts.get(rank, 0) + 1
-
-
-def _stated(batch: Batch) -> dict[str, Any]:
-    """Return what the record of a batch says of it."""
-    source = batch.source
-    return {
-        "source": None if source is None else _source(source),
-        "facts": {"encoding": batch.encoding, "rows": batch.rows, "sha256": batch.facts_sha256()},
-        "quarantined": 0 if source is None else source.set_aside,
-        "rank": None if source is None else source.rank,
-    }
-
-
-def _source(source: Source) -> dict[str, Json]:
-    return {
-        "element": source.element,
-        "kept": source.is_kept,
-        "reader": source.reader,
-        "sha256": source.sha256,
-        "size": source.size_bytes,
-        "version": source.version,
-    }
 
 
 def _lines(ledger: Ledger, items: Sequence[Observation | AgreedDigest]) -> tuple[list[bytes], list[int | None]]:

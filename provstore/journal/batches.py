@@ -61,6 +61,17 @@ class Source:
     set_aside: int = 0
     element: str | None = None
 
+    def stated(self) -> dict[str, Json]:
+        """Return what the record of a batch says of its file."""
+        return {
+            "element": self.element,
+            "kept": self.is_kept,
+            "reader": self.reader,
+            "sha256": self.sha256,
+            "size": self.size_bytes,
+            "version": self.version,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -87,6 +98,15 @@ class Batch:
         if self.encoding == block_parquet.NAME:
             return self.sha256
         return hashlib.sha256(b"\n".join(self.lines)).hexdigest()
+
+    def stated(self) -> dict[str, Any]:
+        """Return what the record of the batch says of it, beside its number and the recording policy."""
+        return {
+            "facts": {"encoding": self.encoding, "rows": self.rows, "sha256": self.facts_sha256()},
+            "quarantined": 0 if self.source is None else self.source.set_aside,
+            "rank": None if self.source is None else self.source.rank,
+            "source": None if self.source is None else self.source.stated(),
+        }
 
     def facts_path(self, directory: Path) -> Path | None:
         """Return where the facts blob lies; ``None`` for lines."""

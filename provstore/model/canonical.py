@@ -89,6 +89,20 @@ def require_shape(data: bytes, *, max_bytes: int, thing: str) -> None:
         raise NotUnderstoodError(f"{thing}: depth: more than {MAX_DEPTH} levels")
 
 
+def without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the members of an object, for a JSON decoder that must not let the last of two equal names win.
+
+    Raises:
+        InputError: A name comes twice.
+    """
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InputError(f"name: {name[:40]!r} is repeated in one object")
+        found[name] = value
+    return found
+
+
 def text_of(data: bytes) -> str:
     """Return standard base64 with padding."""
     return base64.b64encode(data).decode("ascii")
@@ -316,7 +330,7 @@ def _refuse(data: bytes, thing: str, otherwise: str) -> NoReturn:
     if b"\x00" in data[:4]:
         raise InputError(f"{thing}: encoding: UTF-16 or UTF-32; UTF-8 is needed")
     reader = json.JSONDecoder(
-        object_pairs_hook=_without_repetition, parse_float=_no_float, parse_int=_no_large, parse_constant=_no_constant
+        object_pairs_hook=without_repetition, parse_float=_no_float, parse_int=_no_large, parse_constant=_no_constant
     )
     try:
         text = data.decode("utf-8", "surrogatepass")
@@ -331,15 +345,6 @@ def _refuse(data: bytes, thing: str, otherwise: str) -> NoReturn:
     except InputError as error:
         raise InputError(f"{thing}: {error}") from error
     raise InputError(f"{thing}: {otherwise}")
-
-
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InputError(f"name: {name[:40]!r} is repeated in one object")
-        found[name] = value
-    return found
 
 
 def _no_float(digits: str) -> NoReturn:

@@ -51,7 +51,7 @@ def compare_batches(
         cause_of: Gives the code of what explains that a batch is missing.
     """
     held = {
-        number: (_stated(batch), replace(batch, lines=()))
+        number: (batch.stated(), replace(batch, lines=()))
         for number, batch in batches
         if (batch.run, batch.attempt) == (run, attempt)
     }
@@ -106,26 +106,6 @@ def _told(records: Iterable[RecordAt]) -> Iterator[tuple[RecordAt, dict[str, Any
             continue
         if isinstance(said, dict) and said.get("kind") == INGEST and type(said.get("batch")) is int:
             yield at, said
-
-
-def _stated(batch: Batch) -> Mapping[str, object]:
-    """Return what the record of a batch must say of it."""
-    source = batch.source
-    return {
-        "facts": {"encoding": batch.encoding, "rows": batch.rows, "sha256": batch.facts_sha256()},
-        "quarantined": 0 if source is None else source.set_aside,
-        "rank": None if source is None else source.rank,
-        "source": None
-        if source is None
-        else {
-            "element": source.element,
-            "kept": source.is_kept,
-            "reader": source.reader,
-            "sha256": source.sha256,
-            "size": source.size_bytes,
-            "version": source.version,
-        },
-    }
 
 
 def _difference(
