@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.fresh import fresh
+
 LONG = os.environ.get("PROVSTORE_LONG") == "1"
 RECORDS = 1_000_000 if LONG else 120_000
 MOST_MEGABYTES = 300
@@ -70,7 +72,7 @@ print(json.dumps({"codes": sorted({one.code for one in answer.findings}), "seen"
 
 def test_a_long_run_is_verified_as_a_stream():
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(RECORDS)],
+        fresh([sys.executable, "-c", PROGRAM, str(RECORDS)]),
         cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True,
     )  # fmt: skip
     told = json.loads(ran.stdout)

@@ -14,6 +14,8 @@ import pytest
 from fuzz_targets import TARGETS
 from scale import LONG, seed, times
 
+from tests.fresh import fresh
+
 RUNS = times("FUZZ_RUNS", 100_000, 500_000)
 SECONDS = times("FUZZ_SECONDS", 0, 60) if LONG else 0
 """The long run goes on for so long, however many inputs that are; every other one for its number of inputs."""
@@ -37,7 +39,7 @@ def test_no_input_makes_a_parser_fail_hang_or_grow(tmp_path: Path, target: str) 
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="provstore-fuzz-", dir=memory if memory.is_dir() else None) as place:
         done = subprocess.run(
-            [*command, *options],
+            fresh([*command, *options]),
             capture_output=True,
             text=True,
             errors="replace",

@@ -32,6 +32,7 @@ from provstore.evidence.dsse import parse
 from provstore.journal import Journal, Origin
 from provstore.model.block import Block
 from tests.fr_files import ring, table, write_pickle
+from tests.fresh import fresh
 from tests.unit.sources.test_bad_input import BAD_FILES, system_call
 
 MUTANTS = times("MUTANTS", 40, 400)
@@ -242,7 +243,7 @@ def test_hostile_files_are_refused_within_limits_and_cause_nothing(tmp_path: Pat
     (tmp_path / "work").mkdir()
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     done = subprocess.run(
-        child, capture_output=True, text=True, cwd=tmp_path / "work", env=environment, check=False, timeout=900
+        fresh(child), capture_output=True, text=True, cwd=tmp_path / "work", env=environment, check=False, timeout=900
     )
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, (said[-1] if said else None, done.stderr[-2000:])

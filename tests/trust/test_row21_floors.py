@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from scale import times
 
+from tests.fresh import fresh
+
 RECORDS = times("FLOOR_RECORDS", 50_000, 100_000)
 SLACK = 2.0
 """Other tests run beside these: the floors themselves, within 30 %, are judged by the long run alone."""
@@ -21,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def measured() -> dict[str, dict[str, float]]:
     def one(side: str) -> dict[str, float]:
         command = [sys.executable, str(ROOT / "bench" / "trust.py"), "--side", side, "--records", str(RECORDS)]
-        done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=dict(os.environ))
+        done = subprocess.run(fresh(command), check=True, capture_output=True, cwd=ROOT, env=dict(os.environ))
         found = dict(json.loads(done.stdout))
         print(side, found)
         return found
