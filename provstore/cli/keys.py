@@ -180,7 +180,7 @@ def export(
     pin: _Pin = None,
     first_use: _FirstUse = False,
 ) -> None:
-    """Write a key in forms that other programs read.
+    """Write a key in forms that others read.
 
     It is the public key, unless --private is given.
     Exit code: 0 written, 1 the trust file does not hold, 2 no such key or form, or another file is in the way.
