@@ -10,7 +10,6 @@ import contextlib
 import fnmatch
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from urllib.parse import unquote
 
 from provstore.errors import InputError, StoreError, TrustError
 from provstore.evidence import checkpoint as checkpoints
-from provstore.evidence import kinds
+from provstore.evidence import kinds, whole_files
 from provstore.evidence.anchor_files import Anchor, encode, order, parse, read_bytes
 from provstore.evidence.moments import nanoseconds
 from provstore.model import canonical
@@ -150,7 +149,7 @@ class AnchorState:
                 if fresh.root != held[0].root:
                     raise TrustError(f"anchor: {origin}: another root at size {fresh.size} is held", code="fork")
                 return held[0]
-            self._write(path, encode(fresh, held))
+            whole_files.write(path, encode(fresh, held), 0o600)
         return fresh
 
     def reset(self, origin: str, now: str) -> int:
@@ -172,7 +171,7 @@ class AnchorState:
                 self._log(canonical.encode({**line, "held": canonical.tag_bytes(content)}) + b"\n")
                 path.unlink()
             if paths:
-                _sync_directory(self._directory)
+                whole_files.flush_directory(self._directory)
         return len(paths)
 
     def _paths(self, pattern: str) -> Iterator[Path]:
@@ -214,17 +213,6 @@ class AnchorState:
         finally:
             os.close(descriptor)
 
-    def _write(self, path: Path, data: bytes) -> None:
-        temporary = self._directory / f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp"
-        temporary.unlink(missing_ok=True)
-        try:
-            _write_new(temporary, data)
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(self._directory)
-
     def _log(self, line: bytes) -> None:
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_NOFOLLOW
         descriptor = os.open(self._directory / RESETS, flags, 0o600)
@@ -258,20 +246,3 @@ def _spelled(place: str) -> str:
 def _name_of(origin: str) -> str:
     """Return how the files of an origin begin; no text from evidence becomes a file name."""
     return hashlib.sha256(origin.encode()).hexdigest()[:40]
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

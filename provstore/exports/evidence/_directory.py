@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from provstore.errors import ConfigError, StoreError
+from provstore.evidence import whole_files
 
 _PARTIAL, _OLD = ".partial", ".old"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -64,9 +65,9 @@ def whole(target: Path, marker: str, *, overwrite: bool) -> Iterator[Files]:
     try:
         with _staging(target) as staging:
             yield Files(staging)
-            _flush(staging)
+            whole_files.flush_directory(staging)
             _swap(staging, target)
-            _flush(target.parent)
+            whole_files.flush_directory(target.parent)
     except OSError as error:
         full = "disk full: " if error.errno in _FULL else ""
         raise StoreError(f"{target}: export: {full}{error.strerror}") from error
@@ -133,13 +134,3 @@ def _held(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _flush(directory: Path) -> None:
-    """Make renames last; some file systems cannot, and then they are there all the same."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

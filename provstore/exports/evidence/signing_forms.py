@@ -6,17 +6,14 @@ is missing shows too. The list has BSD's form, which ``sha256sum -c``, ``shasum 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from provstore.errors import ConfigError, InputError, TrustError
-from provstore.evidence import intoto_link, keys, minisign, public_forms, sshsig
+from provstore.evidence import intoto_link, keys, minisign, public_forms, sshsig, whole_files
 from provstore.exports.evidence import INSTRUCTIONS
 
 SSHSIG, MINISIGN, SIGNIFY, IN_TOTO = "sshsig", "minisign", "signify", "in-toto"
@@ -141,10 +138,10 @@ def write_signing_forms(
     digests = digests_of(directory)
     made = signing_forms(digests, forms, signer, roles)
     try:
-        _replace(directory / SUMS, sums(digests))
+        whole_files.write(directory / SUMS, sums(digests), 0o644)
         for one in made:
             for name, content in one.files.items():
-                _replace(directory / name, content)
+                whole_files.write(directory / name, content, 0o644)
     except OSError as error:
         raise InputError(f"{directory}: signing: {error.strerror}") from error
     return made
@@ -222,18 +219,3 @@ def _is_beside(path: Path) -> bool:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.fsync(file.fileno())
-        Path(fresh).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(fresh).unlink()
-        raise
