@@ -95,7 +95,7 @@ def generate(
     ] = False,
     insecure_key_mode: _InsecureOwn = False,
 ) -> None:
-    """Make a key pair and print its fingerprint; where it is, standard error says.
+    """Make a key pair and print its fingerprint.
 
     The private key goes to an encrypted file that only you can read, the passphrase comes from a prompt,
     PROVSTORE_KEY_PASSPHRASE or PROVSTORE_KEY_PASSPHRASE_FILE. Exit code: 0 made, 2 there is one already, or no
