@@ -63,7 +63,7 @@ def trace(
         found = replace(
             found, hops={start: 0, **found.hops} if found.hops else found.hops, members=[start, *found.members]
         )
-    if any(activity_of(member) for member in found.members):
+    if found.members and any(activity_of(one) for one in (iri, *found.members)):
         notes.append(_MAY)
     elif _RANK.search(iri):
         notes.append("a rank is an agent: lineage leads through its calls, so ask for one of them, such as rR:seqN")
