@@ -173,7 +173,7 @@ def test_a_graph_that_a_full_disk_does_not_let_be_made_is_a_full_disk(
 
     (place / "graph.kgl").unlink()
     monkeypatch.setattr("provstore.stores.embedded._seed", lambda _: Full())
-    with pytest.raises(StoreError, match="there is no graph yet.*disk full"):
+    with pytest.raises(StoreError, match=r"there is no graph yet.*disk full"):
         provstore.open(f"embedded:{place}", read_only=True)
     with pytest.raises(StoreError, match="cannot be created: disk full"):
         provstore.open(f"embedded:{place}")
