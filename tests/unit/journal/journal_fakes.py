@@ -67,6 +67,12 @@ class FaultyDisk(Disk):
         self.at, self.fault, self.count, self.is_off = at, fault, 0, False
         self._content: dict[int, list[Callable[[], object]]] = {}
         self._names: list[tuple[Path, Callable[[], object]]] = []
+        self._copies: list[int] = []
+
+    def __del__(self) -> None:
+        """Let go of the descriptors that undoing needs: a run has thousands of disks."""
+        for copy in self._copies:
+            os.close(copy)
 
     def write_once(self, descriptor: int, data: memoryview, offset: int) -> int:
         hit = self._hits()
@@ -74,7 +80,7 @@ class FaultyDisk(Disk):
             return len(data)
         if hit in {"shorten", "tear", "full"}:
             data = data[: len(data) // 2]
-        copy, size = os.dup(descriptor), os.fstat(descriptor).st_size
+        copy, size = self._copy(descriptor), os.fstat(descriptor).st_size
         old = os.pread(descriptor, len(data), offset)
         undo = self._content.setdefault(os.fstat(descriptor).st_ino, [])
         undo.append(lambda: (os.pwrite(copy, old, offset), os.ftruncate(copy, size)))
@@ -93,7 +99,7 @@ class FaultyDisk(Disk):
     def truncate(self, descriptor: int, size_bytes: int) -> None:
         if self._hits() == "drop":
             return
-        copy, tail = os.dup(descriptor), os.pread(descriptor, 1 << 20, size_bytes)
+        copy, tail = self._copy(descriptor), os.pread(descriptor, 1 << 20, size_bytes)
         undo = self._content.setdefault(os.fstat(descriptor).st_ino, [])
         undo.append(lambda: os.pwrite(copy, tail, size_bytes))
         super().truncate(descriptor, size_bytes)
@@ -126,6 +132,10 @@ class FaultyDisk(Disk):
             for undos in self._content.values():
                 for undo in reversed(undos):
                     undo()
+
+    def _copy(self, descriptor: int) -> int:
+        self._copies.append(os.dup(descriptor))
+        return self._copies[-1]
 
     def _hits(self) -> str:
         self._require_power()
