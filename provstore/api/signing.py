@@ -88,7 +88,7 @@ class Signing:
                     progress(at + 1, len(scopes), "signing")
         finally:
             self.show()
-        return SealReport(tuple(done))
+        return SealReport(tuple(done), problems=tuple(str(found) for found in self._journal.problems if found.is_loss))
 
     def note(self, scopes: Sequence[Scope]) -> None:
         """Say that something of these runs waits for a signature."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from provstore import errors
 from provstore.cli import _keys
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
@@ -50,7 +51,8 @@ def seal(
 
     Keep the printed checkpoint elsewhere: it holds what is signed now in place. Exit code: 0 signed, or nothing was
     unsigned; 1 what is signed already does not hold; 2 no such run or key, a revoked key, or a closed run with
-    something new; 7 store or journal unavailable.
+    something new; 7 store or journal unavailable, or the journal is
+    damaged.
     """
     screen = Screen(settings)
     signer, standing = _keys.run_signer(key, insecure_mode=insecure_key_mode)
@@ -72,7 +74,7 @@ def seal(
     def draw(console: Console) -> None:
         print_lines(console, seal_lines(report, width=console.width))
 
-    screen.show(report.to_dict(), draw)
+    screen.show(report.to_dict(), draw, errors.EXIT_STORE if report.problems else errors.EXIT_OK)
 
 
 def seal_lines(report: SealReport, *, width: int) -> Iterator[Line]:
@@ -84,6 +86,9 @@ def seal_lines(report: SealReport, *, width: int) -> Iterator[Line]:
             yield from (Line(f"  {printable(text)}") for text in one.checkpoint.rstrip("\n").split("\n"))
     if not report.runs:
         yield Line("every run is closed: there is nothing left to sign")
+    for problem in report.problems:
+        said = f"journal: {problem}; what is lost is not signed, and provstore store check names all of it"
+        yield from (Line(text, "bold red") for text in folded(said, width, "", "  "))
     for note in report.notes:
         yield from (Line(text, "yellow") for text in folded(note, width, "", "  "))
 

@@ -153,6 +153,8 @@ class SealReport:
 
     runs: tuple[SealedRun, ...] = ()
     notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Damage of the journal that was found when it was opened: what is lost is not signed."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values; the keys are documented and stable."""

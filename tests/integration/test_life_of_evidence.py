@@ -404,3 +404,18 @@ def test_the_moment_of_a_judgement_is_a_date_or_a_time_with_its_zone(key, tmp_pa
     assert moment("2026-12-31T01:00:00+01:00") == "2026-12-31T00:00:00Z"
     with pytest.raises(InputError, match="needs its zone"):
         moment("2026-12-31T00:00:00")
+
+
+def test_sealing_beside_damage_says_that_something_is_lost(dumps, tmp_path, key):
+    uri = f"embedded:{tmp_path / 's'}"
+    with provstore.open(uri) as store:
+        store.ingest(dumps)
+        store.record([Observation("loss", {"value": 1.0}, rank=0)], run="other")
+    (segment,) = (tmp_path / "s" / "journal").glob("seg-*.pvj")
+    data = bytearray(segment.read_bytes())
+    data[data.index(b'"kind":"batch"') + 30] ^= 1
+    segment.write_bytes(data)
+    with provstore.open(uri) as store:
+        report = store.seal(signer=key, run="other")
+    assert len(report.problems) == 1
+    assert "damaged" in report.problems[0]
