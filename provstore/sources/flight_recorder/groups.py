@@ -196,7 +196,9 @@ class GroupTable:
             group = self.declared[at]
             ranks, source = (group.ranks, group.source) if group and group.ranks else (None, "nothing")
             counters = status.get(pg_id, (ABSENT,) * 3)
-            rows.append([name, desc, ranks, libraries[at], source, pg_id, at in batched, *counters])
+            # Every entry of a group may have been set aside; then nothing states its library.
+            library = libraries.get(at, backend)
+            rows.append([name, desc, ranks, library, source, pg_id, at in batched, *counters])
         for group in self.unused:
             pg_id = guessed.get(group.name, ABSENT)
             counters = status.get(pg_id, (ABSENT,) * 3)

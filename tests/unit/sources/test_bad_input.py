@@ -301,6 +301,18 @@ def test_a_bad_entry_is_set_aside_and_the_others_are_used(tmp_path, name):
     assert 0 < len(bad.raw.encode()) <= 4096
 
 
+def test_a_group_whose_every_entry_is_bad_does_not_cost_the_others(tmp_path):
+    value = table("2.10", ring(3))
+    odd = dict(value["entries"][1]) | {"process_group": ("7", "odd"), "pg_id": 7}
+    # The group is known when the entry is refused: its state is looked at later.
+    value["entries"][1] = odd | {"state": "paused"}
+    write_pickle(tmp_path / "rank_0", value)
+    (dump,) = read_dumps([tmp_path]).dumps
+
+    assert list(dump.calls.seq) == [1, 3]
+    assert [bad.index for bad in dump.quarantined] == [1]
+
+
 def test_the_raw_value_of_a_bad_entry_is_kept(tmp_path):
     value = table("2.10", ring(2))
     value["entries"][1]["state"] = "paused"
