@@ -304,8 +304,8 @@ def test_a_bad_entry_is_set_aside_and_the_others_are_used(tmp_path, name):
 def test_a_group_whose_every_entry_is_bad_does_not_cost_the_others(tmp_path):
     value = table("2.10", ring(3))
     odd = dict(value["entries"][1]) | {"process_group": ("7", "odd"), "pg_id": 7}
-    # The group is known when the entry is refused: its state is looked at later.
-    value["entries"][1] = odd | {"state": "paused"}
+    # The group is known by then: element types are looked at later.
+    value["entries"][1] = odd | {"output_dtypes": [3]}
     write_pickle(tmp_path / "rank_0", value)
     (dump,) = read_dumps([tmp_path]).dumps
 
