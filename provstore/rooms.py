@@ -12,7 +12,11 @@ from provstore.errors import ConfigError
 def names(room: str) -> list[str]:
     """Return the public module names of a room, such as ``exports.graphs``, in alphabetical order."""
     package = importlib.import_module(f"provstore.{room}")
-    return sorted(found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_"))
+    found = sorted(one.name for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_"))
+    if not found:
+        # No room is empty: the listing failed, which pkgutil does not tell. Without memory, as a rule.
+        raise MemoryError(f"{room}: its modules cannot be listed")
+    return found
 
 
 def load(room: str, name: str) -> ModuleType:

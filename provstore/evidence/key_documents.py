@@ -23,6 +23,7 @@ NONCE_BYTES = 24
 TAG_BYTES = 16
 
 _MEMBERS = {"cipher", "data", "kdf", "keyid", "nonce", "public", "type", "version"}
+_KIB = 1024
 _KDF_MEMBERS = {"memory", "name", "operations", "salt"}
 
 
@@ -142,6 +143,9 @@ def _lock(members: dict[str, Json], place: str) -> Lock | None:
         _bounded(derivation["operations"], INTERACTIVE.operations, SENSITIVE.operations, f"{place}: operations"),
         _bounded(derivation["memory"], INTERACTIVE.memory, SENSITIVE.memory, f"{place}: memory"),
     )
+    if cost.memory % _KIB:
+        # argon2 counts in KiB: two numbers that give one key would be two spellings of it.
+        raise InputError(f"{place}: memory: {cost.memory} bytes are not a whole number of KiB")
     salt = _bytes(derivation["salt"], SALT_BYTES, f"{place}: salt")
     return Lock(cost, salt, _bytes(members["nonce"], NONCE_BYTES, f"{place}: nonce"))
 

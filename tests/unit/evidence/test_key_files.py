@@ -292,7 +292,7 @@ def test_a_derivation_that_is_too_cheap_or_too_costly_is_refused_before_it_begin
 
 
 @pytest.mark.parametrize(
-    "cost", [INTERACTIVE, key_files.Cost(2, INTERACTIVE.memory + 1), key_files.Cost(4, INTERACTIVE.memory)]
+    "cost", [INTERACTIVE, key_files.Cost(2, INTERACTIVE.memory + 1024), key_files.Cost(4, INTERACTIVE.memory)]
 )
 def test_a_derivation_at_its_bounds_is_read(tmp_path, cost):
     key = saved(tmp_path / "run.key", WORD, cost)
@@ -395,6 +395,17 @@ def test_no_changed_bit_and_no_cut_of_an_encrypted_file_gives_a_key(tmp_path):
         assert document.public == key_files.public_of(tmp_path / "run.key")
 
     assert derived > 100
+
+
+def test_one_amount_of_memory_has_one_spelling(tmp_path):
+    """argon2 takes KiB: 268435457 bytes would derive the key that 268435456 do."""
+    saved(tmp_path / "run.key", WORD)
+    text = (tmp_path / "run.key").read_bytes()
+    memory = json.loads(text)["kdf"]["memory"]
+    changed = text.replace(b"%d" % memory, b"%d" % (memory + 1))
+    assert changed != text
+    with pytest.raises(InputError, match="whole number of KiB"):
+        key_documents.parse(changed, "x")
 
 
 def test_bytes_of_any_kind_are_refused_with_a_deliberate_error(tmp_path):
