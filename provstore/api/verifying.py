@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -95,10 +96,15 @@ class StoreVerifier:
         self._signed_batches: dict[tuple[str, int], frozenset[int]] = {}
         self._may_share, self._late = may_share, late
 
+    @functools.cached_property
+    def _recorded(self) -> frozenset[tuple[str, int]]:
+        """Every attempt that journal or graph know of."""
+        return frozenset([*self._journal.scopes(), *graph_scopes(self._graph)])
+
     def scopes(self, run: str | None, attempt: int | None) -> list[Scope]:
         """Return what is to be verified: everything that journal, graph or anchors know of and that fits."""
         store = self._journal.journal_id
-        known = {Scope(*pair, store) for pair in [*self._journal.scopes(), *graph_scopes(self._graph)]}
+        known = {Scope(*pair, store) for pair in self._recorded}
         state = self._belief.state
         seen = [*(state.all() if state else ()), *self.anchors.given()]
         for anchor in seen:
@@ -197,8 +203,8 @@ class StoreVerifier:
             self._differences = list(self._graph_differences())
         pair = (scope.run, scope.attempt)
         # What names an attempt that nothing else knows would be told by no answer.
-        known = {*self._journal.scopes(), *graph_scopes(self._graph)} - {pair}
-        own = [one for one in self._differences if (one.run, one.attempt) not in known]
+        others = self._recorded - {pair}
+        own = [one for one in self._differences if (one.run, one.attempt) not in others]
         return [*own, *self._of_others(pair)]
 
     def _graph_differences(self) -> Iterator[EvidenceFinding]:

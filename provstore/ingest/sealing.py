@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -154,10 +153,10 @@ def sign(
 
 def _last(journal: Journal, ledger: Ledger) -> tuple[bytes, str]:
     """Return checkpoint and key id of the last bundle; both empty when nothing is signed."""
-    last = deque(journal.evidence(ledger.run, ledger.attempt).bundles(), maxlen=1)
-    if not last:
+    last = journal.evidence(ledger.run, ledger.attempt).last_bundle()
+    if last is None:
         return b"", ""
-    return last[0].checkpoint or b"", dsse.parse(last[0].envelope).signatures[0].keyid
+    return last.checkpoint or b"", dsse.parse(last.envelope).signatures[0].keyid
 
 
 def record(
@@ -201,10 +200,14 @@ def _of_events(journal: Journal, ledger: Ledger) -> Iterator[bytes]:
 
     What a full disk refused of a run is also a gap in that run, and waits for that run where there is one.
     """
+    happened = list(journal.events())
+    if not happened:
+        # As a rule: then no record of any run needs to be read.
+        return
     scopes = journal.scopes()
     known = {number for scope in scopes for number in _events_of(journal, scope)} | ledger.events
     count = ledger.next_count(None)
-    for jseq, said in journal.events():
+    for jseq, said in happened:
         name, cause = str(said.pop("event", "recovery")), str(said.get("cause", ""))
         refused = (said.get("run"), said.get("attempt"))
         if jseq in known or (name == GAP and refused in scopes and refused != (ledger.run, ledger.attempt)):
@@ -288,10 +291,9 @@ def _certificate(ledger: Ledger, rank: int, signer: keys.Signer) -> list[bytes]:
 
 def _require_last(journal: Journal, scope: Scope, signer: keys.Signer) -> None:
     """Refuse to sign on top of a last bundle that this very key signed and whose signature does not hold."""
-    found = deque(journal.evidence(*scope).bundles(), maxlen=1)
-    if not found:
+    last = journal.evidence(*scope).last_bundle()
+    if last is None:
         return
-    last = found[0]
     envelope = dsse.parse(last.envelope)
     signature = envelope.signatures[0]
     own = signature.keyid == keys.fingerprint(signer.public_key)

@@ -156,6 +156,13 @@ class JournalEvidence:
             if isinstance(frame, BundleFrame):
                 yield BundleAt(frame.envelope, frame.checkpoint or None, frame.where)
 
+    def last_bundle(self) -> BundleAt | None:
+        """Return the bundle that was acknowledged last, without reading those before it."""
+        entry = next((one for one in reversed(self._entries) if one.type == frames.BUNDLE), None)
+        if entry is None:
+            return None
+        return next(JournalEvidence(self._directory, self.store, (self.run, self.attempt), (entry,)).bundles(), None)
+
     def records(self) -> Iterator[RecordAt]:
         """Yield the records in the order in which they were acknowledged."""
         for frame in self._frames(frames.RECORDS):

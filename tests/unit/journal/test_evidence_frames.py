@@ -50,6 +50,19 @@ def test_a_bundle_comes_back_with_its_checkpoint_byte_for_byte(tmp_path):
     assert (bundle.envelope, bundle.checkpoint) == (ENVELOPE, NOTE)
 
 
+def test_the_last_bundle_is_that_of_its_own_run(tmp_path):
+    with Journal.open(tmp_path, writable=True) as journal:
+        assert journal.evidence("a", 0).last_bundle() is None
+        journal.append_records("a", 0, _lines(0, 3))
+        journal.append_bundle("a", 0, ENVELOPE, NOTE)
+        journal.append_bundle("a", 0, b"{}", NOTE)
+        journal.append_bundle("b", 0, b"[]", NOTE)
+        journal.append_records("a", 0, _lines(3, 1))
+        last = journal.evidence("a", 0).last_bundle()
+        assert last == list(journal.evidence("a", 0).bundles())[-1]
+    assert last.envelope == b"{}"
+
+
 def test_everything_accepted_comes_in_the_order_of_its_numbers(tmp_path):
     with Journal.open(tmp_path, writable=True) as journal:
         journal.append(small(0))
