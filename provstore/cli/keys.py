@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,6 +14,7 @@ from provstore.errors import ConfigError
 
 if TYPE_CHECKING:
     from provstore.api.keys import TrustPlace
+    from provstore.model.keys import TrustChange
 
 EXAMPLES = {
     "generate": "Example: provstore keys generate alice",
@@ -244,7 +245,6 @@ def trust(
     signer, 4 the trust file is not understood.
     """
     from provstore.api import trusting
-    from provstore.cli._key_view import change_lines
 
     change = trusting.grant(
         who,
@@ -254,11 +254,7 @@ def trust(
         expires=expires,
         threshold=threshold,
     )
-
-    def draw(console: Console) -> None:
-        print_lines(console, change_lines(change, width=console.width))
-
-    Screen(settings).show(change.to_dict(), draw)
+    _show(settings, change)
 
 
 def rotate(
@@ -282,7 +278,6 @@ def rotate(
     file is not understood.
     """
     from provstore.api import trusting
-    from provstore.cli._key_view import change_lines
 
     change = trusting.rotate(
         old,
@@ -291,11 +286,7 @@ def rotate(
         signing=trusting.Signing(tuple(root_key or ()), insecure_key_mode),
         alias=alias,
     )
-
-    def draw(console: Console) -> None:
-        print_lines(console, change_lines(change, width=console.width))
-
-    Screen(settings).show(change.to_dict(), draw)
+    _show(settings, change)
 
 
 def revoke(
@@ -320,7 +311,6 @@ def revoke(
     is not understood.
     """
     from provstore.api import trusting
-    from provstore.cli._key_view import change_lines
 
     change = trusting.revoke(
         who,
@@ -330,14 +320,20 @@ def revoke(
         signing=trusting.Signing(tuple(root_key or ()), insecure_key_mode),
         force=force,
     )
-
-    def draw(console: Console) -> None:
-        print_lines(console, change_lines(change, width=console.width))
-
-    Screen(settings).show(change.to_dict(), draw)
+    _show(settings, change)
 
 
 def _place(file: Path | None, pin: str | None, first_use: bool) -> TrustPlace:
     from provstore.api.keys import TrustPlace
 
     return TrustPlace(file, pin, first_use)
+
+
+def _show(settings: Globals, change: TrustChange) -> NoReturn:
+    """Show a new version of a trust file, and end the command."""
+    from provstore.cli._key_view import change_lines
+
+    def draw(console: Console) -> None:
+        print_lines(console, change_lines(change, width=console.width))
+
+    Screen(settings).show(change.to_dict(), draw)

@@ -100,26 +100,44 @@ def bundle_block(
         journal_ref: Journal and frame that hold it.
         max_members: A bundle that claims more records is linked to none of them.
     """
+    facts = _bundle_facts(envelope)
+    facts |= {"run": run, "attempt": attempt, "journal_ref": journal_ref or None}
+    facts["checkpoint"] = _text(checkpoint) if checkpoint is not None else None
+    number, first, size, keyid = (facts[name] for name in ("epoch", "first", "size", "keyid"))
+    unread = f"{ids.attempt_iri(run, attempt)}/epoch/unread-{facts['payload_sha256']}"
+    iri = bundle_iri(run, attempt, number) if isinstance(number, int) else unread
+    nodes = [run_nodes(run, attempt), Nodes(BUNDLE_LABELS, [iri], without_empty({n: [v] for n, v in facts.items()}))]
+    relations = []
+    if isinstance(keyid, str) and keyid:
+        nodes.append(Nodes(KEY_LABELS, [key_iri(keyid)], {"keyid": [keyid]}))
+        relations.append(Relations("WAS_ATTRIBUTED_TO", [iri], [key_iri(keyid)]))
+    if isinstance(number, int) and number:
+        nodes.append(Nodes(BUNDLE_LABELS, [bundle_iri(run, attempt, number - 1)]))
+        relations.append(Relations("WAS_DERIVED_FROM", [iri], [bundle_iri(run, attempt, number - 1)]))
+    if isinstance(first, int) and isinstance(size, int) and first < size <= first + max_members:
+        members = [record_iri(run, attempt, index) for index in range(first, size)]
+        nodes.append(Nodes(RECORD_LABELS, members))
+        relations.append(Relations("HAD_MEMBER", [iri] * len(members), members))
+    return Block(run, attempt, tuple(nodes), tuple(relations))
+
+
+def _bundle_facts(envelope: bytes) -> dict[str, Value | None]:
+    """Return what a bundle's node shows of its envelope; what the bytes do not say is ``None``."""
     outer = _object(envelope)
-    signatures = outer.get("signatures")
-    signature = signatures[0] if isinstance(signatures, list) and len(signatures) == 1 else {}
     payload = _decoded(outer.get("payload"))
     statement = _object(payload)
-    predicate = _member(statement, "predicate")
-    number, first, size = (_integer(predicate.get(name)) for name in ("epoch", "first", "size"))
-    policy, keyid = _member(predicate, "policy"), _string(_member({"s": signature}, "s").get("keyid"))
-    facts: dict[str, Value | None] = {
-        "run": run,
-        "attempt": attempt,
+    signature, predicate = _only(outer, "signatures"), _member(statement, "predicate")
+    policy = _member(predicate, "policy")
+    return {
         "payload": _string(outer.get("payload")),
         "payload_type": _string(outer.get("payloadType")),
         "payload_sha256": hashlib.sha256(payload).hexdigest(),
-        "sig": _string(_member({"s": signature}, "s").get("sig")),
-        "keyid": keyid,
+        "sig": _string(signature.get("sig")),
+        "keyid": _string(signature.get("keyid")),
         "store": _string(predicate.get("store")),
-        "epoch": number,
-        "first": first,
-        "size": size,
+        "epoch": _integer(predicate.get("epoch")),
+        "first": _integer(predicate.get("first")),
+        "size": _integer(predicate.get("size")),
         "root": _string(predicate.get("root")),
         "prev_sha256": _string(predicate.get("prev")),
         "subject_sha256": _subject(statement),
@@ -128,24 +146,7 @@ def bundle_block(
         "policy_mode": _string(policy.get("mode")),
         "policy_reason": _string(policy.get("reason")),
         "wall": _string(_member(predicate, "clock").get("wall")),
-        "checkpoint": _text(checkpoint) if checkpoint is not None else None,
-        "journal_ref": journal_ref or None,
     }
-    unread = f"{ids.attempt_iri(run, attempt)}/epoch/unread-{facts['payload_sha256']}"
-    iri = unread if number is None else bundle_iri(run, attempt, number)
-    nodes = [run_nodes(run, attempt), Nodes(BUNDLE_LABELS, [iri], without_empty({n: [v] for n, v in facts.items()}))]
-    relations = []
-    if keyid:
-        nodes.append(Nodes(KEY_LABELS, [key_iri(keyid)], {"keyid": [keyid]}))
-        relations.append(Relations("WAS_ATTRIBUTED_TO", [iri], [key_iri(keyid)]))
-    if number:
-        nodes.append(Nodes(BUNDLE_LABELS, [bundle_iri(run, attempt, number - 1)]))
-        relations.append(Relations("WAS_DERIVED_FROM", [iri], [bundle_iri(run, attempt, number - 1)]))
-    if first is not None and size is not None and first < size <= first + max_members:
-        members = [record_iri(run, attempt, index) for index in range(first, size)]
-        nodes.append(Nodes(RECORD_LABELS, members))
-        relations.append(Relations("HAD_MEMBER", [iri] * len(members), members))
-    return Block(run, attempt, tuple(nodes), tuple(relations))
 
 
 def _record_row(said: dict[str, Any]) -> dict[str, Value]:
@@ -209,6 +210,12 @@ def _object(data: bytes) -> dict[str, Any]:
 def _member(said: dict[str, Any], name: str) -> dict[str, Any]:
     found = said.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def _only(said: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the one object in a list; an empty one where there are none or several."""
+    found = said.get(name)
+    return found[0] if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict) else {}
 
 
 def _subject(statement: dict[str, Any]) -> str | None:
