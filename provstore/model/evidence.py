@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from provstore.model import canonical
 from provstore.model.canonical import Json
@@ -70,9 +70,8 @@ class RankHead:
     """Base64 of the rank's Ed25519 signature over (run, attempt, rank, count, head)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordAt:
-    """One record as a place holds it."""
+class RecordAt(NamedTuple):
+    """One record as a place holds it; a tuple, because millions of them are made."""
 
     index: int | None
     """Its index in the run tree as the place states it; ``None`` when it states none."""

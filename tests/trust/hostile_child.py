@@ -67,7 +67,7 @@ def journal(path: Path) -> object:
 
 def exported(path: Path) -> object:
     found = files.ExportedEvidence(path)
-    return len(list(found.bundles())) + len(list(found.records()))
+    return sum(1 for _ in found.bundles()) + sum(1 for _ in found.records())
 
 
 def document(reader: Any) -> Callable[[Path], object]:
