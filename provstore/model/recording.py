@@ -1,0 +1,116 @@
+"""Recording policy: what is demanded of the record of one action, why, and what was escalated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from provstore.errors import ConfigError
+
+READ, MUTATE_LOCAL, MUTATE_EXTERNAL, NETWORK_EGRESS, UNKNOWN = (
+    "read",
+    "mutate-local",
+    "mutate-external",
+    "network-egress",
+    "unknown",
+)
+CLASSES = (READ, MUTATE_LOCAL, MUTATE_EXTERNAL, NETWORK_EGRESS, UNKNOWN)
+"""Side-effect classes, mildest first."""
+
+NO_TENSOR_ACCESS, BYTE_BUDGET, TIME_BUDGET, CLONE_BUDGET, DISK_RESERVE, UNSUPPORTED_DTYPE, CAPTURE_FAULT = (
+    "no-tensor-access",
+    "byte-budget",
+    "time-budget",
+    "clone-budget",
+    "disk-reserve",
+    "unsupported-dtype",
+    "capture-fault",
+)
+SHORTFALLS = (
+    NO_TENSOR_ACCESS,
+    BYTE_BUDGET,
+    TIME_BUDGET,
+    CLONE_BUDGET,
+    DISK_RESERVE,
+    UNSUPPORTED_DTYPE,
+    CAPTURE_FAULT,
+)
+"""Why less was stored than the policy demands."""
+
+
+@dataclass(frozen=True, slots=True)
+class RiskContext:
+    """What is known of an action before it is recorded."""
+
+    was_vetted: bool = False
+    """Its rank, operation, group or host is on the operator's watch list."""
+    has_consent_anomaly: bool = False
+    """The agent action that launched the run was denied, or asked for without an approval."""
+    taint_chain_length: int = 0
+    """Hops from something that a finding of severity error names; 0: none."""
+    side_effect_class: str = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingPolicy:
+    """How much of an action is to be recorded."""
+
+    mode: str
+    """``validation``, ``delta`` or ``full``."""
+    reason: str
+    """Fixed text of the rule."""
+    rule: str
+    """``P1``, ``P2`` or ``1`` to ``7``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalySignal:
+    """How unusual something is, as a detector sees it.
+
+    Raises:
+        ConfigError: The score is not a number from 0 to 1.
+    """
+
+    source: str
+    score: float
+    """0 to 1; above 0.8 it escalates."""
+
+    def __post_init__(self) -> None:
+        """Refuse a score that compares with nothing."""
+        if isinstance(self.score, bool) or math.isnan(self.score) or not 0 <= self.score <= 1:
+            raise ConfigError(f"{self.source}: score: {self.score!r} is not a number from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """A time in which a scope is recorded more deeply; the scope does not say who is guilty."""
+
+    number: int
+    """Its id is ``esc-<number>``; unique in one attempt and rank (or watcher)."""
+    trigger: str
+    """``loss-spike``, ``grad-norm``, ``non-finite``, ``replica-disagreement``, ``detector``, ``xid``, ``desync``,
+    ``prometheus`` or ``manual``."""
+    source: str
+    """Who saw it: ``rank:2``, ``watch``, ``operator``."""
+    scope: str
+    """``rank:<r>``, ``group:<name>``, ``host:<h>``, ``epoch`` or ``run``."""
+    rule: str
+    """``P1`` or ``P2``."""
+    opened_ns: int
+    opened_step: int | None = None
+    value: float | None = None
+    threshold: float | None = None
+    closed_ns: int | None = None
+    closed_step: int | None = None
+    close_reason: str | None = None
+    """``clear``, ``deescalated``, ``steps-over``, ``escalation-budget-exhausted``, ``end-of-attempt``."""
+    latched: bool = False
+    """``escalation-flapping``: stays until the end of the epoch."""
+    reason: str | None = None
+    """What the operator wrote, or the line that was read."""
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id under which records refer to it."""
+        return f"esc-{self.number}"
