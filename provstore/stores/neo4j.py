@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import neo4j
 from neo4j.exceptions import AuthError, ClientError, ConfigurationError, DriverError, Neo4jError, ServiceUnavailable
@@ -16,10 +16,21 @@ from provstore.cypher import Query, named
 from provstore.errors import ConfigError, InputError, StoreError
 from provstore.model.block import CAPTURED_RELATIONS, DERIVED_RELATIONS, STRUCTURE_RELATIONS, UNIQUE_KEY, Block
 from provstore.stores import Rows, WriteReport, facts
+from provstore.stores.patience import Patience
 
 ENGINE = "neo4j"
 OLDEST = (5, 26)
 BATCH_ROWS = 10_000
+CONNECT_SECONDS = 15.0
+"""Longest wait for one connection, greeting and log-in included."""
+RETRY_SECONDS = 60.0
+"""What one operation (opening, a write, a query) may lose to failures that pass before it is given up.
+
+Its last try begins within it: with ``CONNECT_SECONDS``, a server that is gone costs an operation 75 seconds at most. A
+connection that falls silent while it looks open costs, once, as long as the server's own hint says (two minutes).
+"""
+FIRST_CONTACT_SECONDS = 3.0
+"""Of these, what opening may lose before the server answered for the first time: a wrong address is told at once."""
 
 _SINGLE_INDEXES = {
     "calls_of_attempt": ("Call", ["run", "attempt"]),
@@ -30,6 +41,7 @@ _SINGLE_INDEXES = {
 _INDEX_SECONDS = 300
 _REPLAN_ROWS = 1_000
 _NO_PARAMETERS: Mapping[str, object] = MappingProxyType({})
+Answer = TypeVar("Answer")
 _SIMPLE = frozenset((str, int, float, bool, type(None)))
 
 
@@ -57,17 +69,18 @@ def connect(
             uri,
             auth=auth,
             notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
-            connection_timeout=15.0,
-            max_transaction_retry_time=60.0,
+            connection_timeout=CONNECT_SECONDS,
+            connection_acquisition_timeout=CONNECT_SECONDS,
             user_agent="provstore",
         )
     except (ConfigurationError, ValueError) as error:
         raise ConfigError(f"{uri}: store: not an address of a Neo4j server: {error}") from error
+    patience = _patience()
     try:
         with _translated(uri):
-            driver.verify_connectivity(database=database) if database else driver.verify_connectivity()
+            patience.of(lambda: _contact(driver, database), FIRST_CONTACT_SECONDS)
             store = Neo4jStore(driver, uri, database, writable=writable)
-            store.prepare()
+            store.prepare(patience)
     except ValueError as error:
         driver.close()
         raise ConfigError(f"{uri}: store: not an address of a Neo4j server: {error}") from error
@@ -90,28 +103,32 @@ class Neo4jStore:
         self.about: dict[str, str] = {}
         """Engine, version and edition of the server."""
 
-    def prepare(self) -> None:
+    def prepare(self, patience: Patience) -> None:
         """Check the server's version and, as a writer, create constraints and indexes and wait for them.
+
+        Args:
+            patience: What is left of opening's.
 
         Raises:
             StoreError: The version is not supported.
         """
-        (server,) = self._read(cypher.query("schema/neo4j/server"), {})
+        (server,) = self._read(cypher.query("schema/neo4j/server"), {}, patience)
         self.about = {"engine": "Neo4j", "version": str(server["version"]), "edition": str(server["edition"])}
         numbers = tuple(int(part) for part in re.findall(r"\d+", self.about["version"])[:2])
         if numbers < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise StoreError(f"{self._uri}: Neo4j {self.about['version']}: not supported; {oldest} or newer is needed")
         if self._writable:
-            self._create_schema()
+            self._create_schema(patience)
 
-    def _create_schema(self) -> None:
-        rows = self._read(cypher.query("schema/neo4j/present"), {})
+    def _create_schema(self, patience: Patience) -> None:
+        rows = self._read(cypher.query("schema/neo4j/present"), {}, patience)
         present = {f"{row['names']} {row['properties']} {row['is_constraint']}" for row in rows}
         missing = [query for identity, query in _schema() if identity not in present]
         if missing:
-            self._transact([_Step(query, {}) for query in missing])
-            self._transact([_Step(cypher.query("schema/neo4j/await_indexes"), {"seconds": _INDEX_SECONDS})])
+            self._transact([_Step(query, {}) for query in missing], patience)
+            await_indexes = _Step(cypher.query("schema/neo4j/await_indexes"), {"seconds": _INDEX_SECONDS})
+            self._transact([await_indexes], patience)
 
     def write(self, block: Block, position: tuple[str, int] | None = None) -> WriteReport:
         """Add a block's facts; see ``GraphStore.write``.
@@ -122,14 +139,15 @@ class Neo4jStore:
         if not self._writable:
             raise StoreError(f"{self._uri}: store: opened for reading only")
         facts.check(block)
-        self._check_ends(block)
+        patience = _patience()
+        self._check_ends(block, patience)
         transactions = list(_transactions(block))
         if position is not None:
             applied = _Step(cypher.query("write/applied"), {"journal": position[0], "jseq": position[1]})
             transactions = [*transactions[:-1], [*(transactions[-1] if transactions else []), applied]]
         with _translated(self._uri):
             for steps in transactions:
-                self._transact(steps)
+                self._transact(steps, patience)
         self._unplanned_rows += len(block)
         return WriteReport(sum(map(len, block.nodes)), sum(map(len, block.relations)))
 
@@ -139,12 +157,13 @@ class Neo4jStore:
         if missing:
             raise ConfigError(f"{query.name}: {missing[0]}: this parameter is missing")
         own = query if query.name == cypher.ADHOC else cypher.dialect(query, ENGINE)
+        patience = _patience()
         with _translated(self._uri):
             if self._unplanned_rows >= _REPLAN_ROWS and self._writable:
-                self._transact([_Step(cypher.query("schema/neo4j/replan"), {})])
+                self._transact([_Step(cypher.query("schema/neo4j/replan"), {})], patience)
                 self._unplanned_rows = 0
             try:
-                rows = self._read(own, parameters)
+                rows = self._read(own, parameters, patience)
             except ClientError as error:
                 if "TransactionTimedOut" in (error.code or ""):
                     return Rows((), "timeout")
@@ -163,7 +182,7 @@ class Neo4jStore:
         if not self._writable:
             raise StoreError(f"{self._uri}: store: opened for reading only")
         with _translated(self._uri):
-            self._transact([_Step(query, parameters)])
+            self._transact([_Step(query, parameters)], _patience())
 
     def close(self) -> None:
         """Let go of the server."""
@@ -174,7 +193,7 @@ class Neo4jStore:
             if self._unplanned_rows >= _REPLAN_ROWS:
                 self._driver = driver
                 with _translated(self._uri):
-                    self._transact([_Step(cypher.query("schema/neo4j/replan"), {})])
+                    self._transact([_Step(cypher.query("schema/neo4j/replan"), {})], _patience())
         finally:
             self._driver = None
             driver.close()
@@ -186,39 +205,43 @@ class Neo4jStore:
             database=self._database, default_access_mode=mode, bookmark_manager=self._bookmarks, fetch_size=10_000
         )
 
-    def _transact(self, steps: Iterable[_Step]) -> None:
-        """Run steps in one transaction, again from the start when the server asks for it."""
+    def _transact(self, steps: Iterable[_Step], patience: Patience) -> None:
+        """Run steps in one transaction, again from the start when a failure may pass."""
         held = list(steps)
 
-        def work(transaction: neo4j.ManagedTransaction) -> None:
+        def work(transaction: neo4j.Transaction) -> None:
             for step in held:
                 rows = transaction.run(step.query.text, dict(step.parameters)).data()
                 if step.expected is not None and rows[0]["written"] != step.expected:
                     written = f"{rows[0]['written']} of {step.expected} facts were written; nothing of them is kept"
                     raise StoreError(f"{step.query.name}: {self._uri}: {written}")
 
-        with self._session(neo4j.WRITE_ACCESS) as session:
-            session.execute_write(work)
+        patience.of(lambda: self._once(neo4j.WRITE_ACCESS, work))
 
-    def _read(self, query: Query, parameters: Mapping[str, object]) -> list[dict[str, object]]:
+    def _read(self, query: Query, parameters: Mapping[str, object], patience: Patience) -> list[dict[str, object]]:
         """Return at most one row more than the query may have."""
 
-        @neo4j.unit_of_work(timeout=query.timeout_seconds)
-        def work(transaction: neo4j.ManagedTransaction) -> list[dict[str, object]]:
+        def work(transaction: neo4j.Transaction) -> list[dict[str, object]]:
             result = transaction.run(query.text, dict(parameters))
             names = result.keys()
             records = result if query.max_rows is None else result.fetch(query.max_rows + 1)
             return [dict(zip(names, map(_plain, record.values()))) for record in records]
 
-        with self._session(neo4j.READ_ACCESS) as session:
-            return session.execute_read(work)
+        return patience.of(lambda: self._once(neo4j.READ_ACCESS, work, query.timeout_seconds))
 
-    def _check_ends(self, block: Block) -> None:
+    def _once(self, mode: str, work: Callable[[neo4j.Transaction], Answer], timeout: float | None = None) -> Answer:
+        """Do work in one transaction, tried once: the driver's own repetition knows no bound of its waits."""
+        with self._session(mode) as session, session.begin_transaction(timeout=timeout) as transaction:
+            answer = work(transaction)
+            transaction.commit()
+            return answer
+
+    def _check_ends(self, block: Block, patience: Patience) -> None:
         for label, keys in facts.outside_ends(block).items():
             absent = named(cypher.query("read/store/absent"), {"BASE_LABEL": label})
             for batch in facts.batches(sorted(keys), BATCH_ROWS):
                 with _translated(self._uri):
-                    rows = self._read(absent, {"keys": batch})
+                    rows = self._read(absent, {"keys": batch}, patience)
                 if rows:
                     raise facts.missing_end(block, label, str(rows[0]["key"]))
 
@@ -241,6 +264,15 @@ class _translated:  # noqa: N801 reads as a clause after ``with``
             raise StoreError(f"{self._uri}: server: it does not answer: {_short(error)}") from error
         if isinstance(error, (Neo4jError, DriverError)):
             raise StoreError(f"{self._uri}: server: {_short(error)}") from error
+
+
+def _contact(driver: neo4j.Driver, database: str | None) -> None:
+    driver.verify_connectivity(database=database) if database else driver.verify_connectivity()
+
+
+def _patience() -> Patience:
+    """Return what one operation may lose to failures that the driver calls passing."""
+    return Patience(RETRY_SECONDS, lambda error: isinstance(error, (Neo4jError, DriverError)) and error.is_retryable())
 
 
 def _short(error: Exception) -> str:

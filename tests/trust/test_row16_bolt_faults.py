@@ -18,7 +18,7 @@ CUTS = times("CUTS", 20, 200)
 LATENCIES = (0.05, 0.5) if LONG else (0.05,)
 HALF_OPEN_SECONDS = 30.0 if LONG else 2.0
 BOUND_SECONDS = 90
-"""The driver repeats a transaction for a minute, and no longer."""
+"""A store bears a minute of failures in one operation, and a quarter of one for its last connection."""
 
 
 def facts(number: int, count: int = 40) -> Block:
@@ -74,7 +74,8 @@ def test_cuts_at_any_byte_lose_nothing_and_double_nothing(empty_neo4j: str) -> N
         started = time.monotonic()
         with FaultProxy(empty_neo4j, treatment, cuts=1) as proxy:
             tries = written(empty_neo4j, proxy, block, number)
-            print(f"cut {number}: {direction} after {after} bytes: {tries} tries, {proxy.connections} connections")
+            took = f"{time.monotonic() - started:.2f} s, {tries} tries, {proxy.connections} connections"
+            print(f"cut {number}: {direction} after {after} bytes, pieces of {chunk}: {took}")
             assert proxy.connections <= 12
         assert time.monotonic() - started < BOUND_SECONDS
     found, applied = stored(empty_neo4j)
