@@ -215,8 +215,8 @@ def _verify(records: int) -> Figures:
 
 
 def _verified(place: Path, public: bytes, records: int) -> Figures:
-    from provstore.evidence.trust import Trust
-    from provstore.evidence.verify import verify
+    from provstore.evidence.trust.keys import Trust
+    from provstore.evidence.verify.walk import verify
     from provstore.journal import Journal
 
     trust = Trust.of_keys([public], "bench")

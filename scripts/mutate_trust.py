@@ -30,7 +30,7 @@ GROUPS = {
         ("evidence/dsse.py", "evidence/statement.py", "evidence/checkpoint.py"),
         (*(f"{EVIDENCE}{name}.py" for name in ("dsse", "statement", "checkpoint")), f"{VECTORS}dsse_pae.py"),
     ),
-    "verify": (("evidence/verify*.py",), VERIFYING),
+    "verify": (("evidence/verify/*.py",), VERIFYING),
     "tree": (("evidence/merkle.py",), (f"{VECTORS}rfc6962.py",)),
     "journal": (
         tuple(f"journal/{name}.py" for name in ("frames", "segments", "scan", "evidence")),

@@ -13,7 +13,7 @@ from typing import Any
 
 from provstore.evidence.anchors import Anchor
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.trust import Trust
+from provstore.evidence.trust.keys import Trust
 from provstore.model.evidence import BundleAt
 from tests.sealing import STORE, Log, Sealing, line, losses, sealed, signed_again, trusting
 

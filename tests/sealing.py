@@ -15,7 +15,7 @@ from typing import Any
 from provstore.evidence import checkpoint, dsse, statement
 from provstore.evidence.anchors import Anchor
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.trust import Trust
+from provstore.evidence.trust.keys import Trust
 from provstore.model.evidence import BundleAt, RankHead, RecordAt
 
 RUN, ATTEMPT, STORE, ORG = "run-1", 0, "0123456789abcdef0123456789abcdef", "provstore"

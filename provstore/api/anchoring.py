@@ -10,7 +10,7 @@ from provstore.api.believing import Belief
 from provstore.errors import StoreError, TrustError
 from provstore.evidence import anchors as held
 from provstore.evidence import checkpoint
-from provstore.evidence.trust_keys import LOG, RUN, Trust
+from provstore.evidence.trust.keys import LOG, RUN, Trust
 from provstore.model.verification import EvidenceFinding
 
 _LISTED = 3

@@ -11,8 +11,10 @@ from typing import TypeVar
 from provstore import config
 from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence import anchors as held
-from provstore.evidence import bundles, public_forms, timestamps, trust
-from provstore.evidence.trust_fields import is_fingerprint, now
+from provstore.evidence import bundles, public_forms, timestamps
+from provstore.evidence.trust.fields import is_fingerprint, now
+from provstore.evidence.trust.file import load, require_outside
+from provstore.evidence.trust.keys import Trust
 from provstore.model.verification import ALLOWED
 
 _Read = TypeVar("_Read")
@@ -22,7 +24,7 @@ _Read = TypeVar("_Read")
 class Belief:
     """What a verification believes before it looks at the evidence."""
 
-    trust: trust.Trust
+    trust: Trust
     anchors: tuple[held.Anchor, ...] = ()
     """Given beside those of the state."""
     state: held.AnchorState | None = None
@@ -79,7 +81,7 @@ def belief(
     remarks = tuple(_empty_folders(given))
     if public_keys:
         keys = [_public_key(Path(path)) for path in public_keys]
-        known = trust.Trust.of_keys(keys, ", ".join(map(str, public_keys)))
+        known = Trust.of_keys(keys, ", ".join(map(str, public_keys)))
         return Belief(known, read_anchors(given, known, tsa), own, at, org, tuple(allow), remarks=remarks)
     path = config.trust_file(trust_file)
     if not path.exists():
@@ -88,8 +90,8 @@ def belief(
             hint="provstore keys trust NAME makes one; --public-key FILE names a single key",
         )
     for directory in outside:
-        trust.require_outside(path, directory)
-    known = trust.load(path, pin=pin, first_use=first_use, at=at)
+        require_outside(path, directory)
+    known = load(path, pin=pin, first_use=first_use, at=at)
     if at is None and any(key.not_before or key.not_after for key in known.keys):
         # Only then the moment changes an answer; without it, answers of different days are equal.
         at = now()
@@ -112,9 +114,7 @@ def _bytes_of(path: Path, what: str) -> bytes:
         raise InputError(f"{path}: {what}: cannot be read: {error.strerror}") from error
 
 
-def read_anchors(
-    paths: Iterable[str | Path], known: trust.Trust, tsa: Sequence[str | Path] = ()
-) -> tuple[held.Anchor, ...]:
+def read_anchors(paths: Iterable[str | Path], known: Trust, tsa: Sequence[str | Path] = ()) -> tuple[held.Anchor, ...]:
     """Return the anchors in files and directories; one with a time stamp beside it (``<file>.tsr``) is dated by that.
 
     Args:

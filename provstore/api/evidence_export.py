@@ -195,11 +195,12 @@ def known_publics(files: Sequence[str | Path] = (), trust_file: str | Path | Non
         ProvstoreError: A trust file was named and cannot be read.
     """
     from provstore.api.keys import own_keys, read_public_file
-    from provstore.evidence import public_forms, trust
+    from provstore.evidence import public_forms
+    from provstore.evidence.trust.file import read
 
     found = [public for _, public in own_keys(lambda _: None)]
     try:
-        stated = trust.read(config.trust_file(trust_file)).trust
+        stated = read(config.trust_file(trust_file)).trust
         found += [key.public for key in (*stated.root, *stated.keys) if key.is_known]
     except ProvstoreError:
         if trust_file is not None:

@@ -95,7 +95,7 @@ def belief(
         TrustError: A key is weak, or the trust file or an anchor does not hold.
     """
     from provstore.api.believing import belief as make
-    from provstore.evidence.trust_fields import moment
+    from provstore.evidence.trust.fields import moment
 
     return make(
         public_keys=public_keys,

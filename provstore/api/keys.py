@@ -9,9 +9,11 @@ from pathlib import Path
 
 from provstore import config
 from provstore.errors import ConfigError, InputError, ProvstoreError
-from provstore.evidence import key_files, key_uris, public_forms, trust, trust_signers, trust_state
+from provstore.evidence import key_files, key_uris, public_forms
 from provstore.evidence.keys import PrivateKey, fingerprint
-from provstore.evidence.trust_keys import Trust, TrustedKey
+from provstore.evidence.trust import file as trust_file
+from provstore.evidence.trust import signers, state
+from provstore.evidence.trust.keys import Trust, TrustedKey
 from provstore.model.keys import KeyExport, KeyList, KeyMade, KeyRow, KeyShown, TrustFacts
 
 ALL = "all"
@@ -39,7 +41,9 @@ class TrustPlace:
     def load(self) -> Trust | None:
         """Return the trust it states; ``None`` where there is no file, unless one was asked for."""
         given = self.file or self.pin or self.first_use
-        return trust.load(self.path, pin=self.pin, first_use=self.first_use) if given or self.path.exists() else None
+        return (
+            trust_file.load(self.path, pin=self.pin, first_use=self.first_use) if given or self.path.exists() else None
+        )
 
 
 def generate(name: str, *, encrypt: bool = True, insecure_mode: bool = False) -> KeyMade:
@@ -70,7 +74,7 @@ def listed(place: TrustPlace | None = None) -> KeyList:
     """Return the user's own keys and those of the trust file.
 
     Raises:
-        ProvstoreError: The trust file does not hold; see :func:`provstore.evidence.trust.load`.
+        ProvstoreError: The trust file does not hold; see :func:`provstore.evidence.trust.file.load`.
     """
     held = (place or TrustPlace()).load()
     notes: list[str] = []
@@ -142,7 +146,7 @@ def export_signers(form: str = SIGNERS, folder: str | Path | None = None, place:
     if form != SIGNERS:
         raise ConfigError(f"{form}: form: it holds one key, so a key must be named; all keys go into {SIGNERS}")
     held = required(place or TrustPlace())
-    lines = {SIGNERS: trust_signers.export_lines(held), "revoked_keys": trust_signers.revoked_lines(held)}
+    lines = {SIGNERS: signers.export_lines(held), "revoked_keys": signers.revoked_lines(held)}
     limited = [key.alias or key.keyid for key in held.keys if key.runs != "*"]
     notes = (f"an {SIGNERS} file knows no runs: {', '.join(limited)} would be trusted for all of them",)
     if folder is None:
@@ -191,7 +195,7 @@ def required(place: TrustPlace) -> Trust:
     Raises:
         ProvstoreError: It is not there, or does not hold.
     """
-    return trust.load(place.path, pin=place.pin, first_use=place.first_use)
+    return trust_file.load(place.path, pin=place.pin, first_use=place.first_use)
 
 
 def own_keys(note: Callable[[str], object]) -> Iterator[tuple[Path, bytes]]:
@@ -261,7 +265,7 @@ def read_public_file(path: Path) -> bytes:
         InputError: Not a regular file, too large, or unreadable.
     """
     try:
-        data, _ = trust_state.read_file(path, trust_signers.MAX_BYTES)
+        data, _ = state.read_file(path, signers.MAX_BYTES)
     except OSError as error:
         raise InputError(f"{path}: public key: {error.strerror}") from error
     return data
@@ -329,5 +333,5 @@ def _written(path: Path, data: bytes, *, replace_it: bool = False) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{path.parent}: export: {error.strerror}") from error
-    trust_state.write_atomically(path, data, 0o644)
+    state.write_atomically(path, data, 0o644)
     return str(path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from provstore.evidence.verify import Checked
-from provstore.evidence.verify_findings import state_of
+from provstore.evidence.verify.findings import state_of
+from provstore.evidence.verify.walk import Checked
 from provstore.model.verification import (
     FAULT,
     NO_ANCHOR,

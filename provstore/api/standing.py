@@ -10,10 +10,10 @@ from pathlib import Path
 from provstore import config
 from provstore.api.keys import own_keys
 from provstore.errors import ConfigError, ProvstoreError
-from provstore.evidence import trust
 from provstore.evidence.keys import fingerprint
-from provstore.evidence.trust_fields import now
-from provstore.evidence.trust_keys import ACTIVE, RETIRED, REVOKED, RUN, Trust, TrustedKey
+from provstore.evidence.trust import file as trust_file
+from provstore.evidence.trust.fields import now
+from provstore.evidence.trust.keys import ACTIVE, RETIRED, REVOKED, RUN, Trust, TrustedKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def standing(public: bytes) -> Standing:
     """Return how the user's trust file sees a key."""
     path = config.trust_file()
     try:
-        held = trust.read(path).trust if path.exists() else None
+        held = trust_file.read(path).trust if path.exists() else None
     except (ProvstoreError, OSError):
         held = None
     return Standing(public, path, held)

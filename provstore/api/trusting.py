@@ -17,11 +17,13 @@ from provstore.api.keys import (
     trusted_rows,
 )
 from provstore.errors import ConfigError, InputError
-from provstore.evidence import key_uris, public_forms, trust, trust_changes, trust_signers
-from provstore.evidence import trust_fields as fields
+from provstore.evidence import key_uris, public_forms
 from provstore.evidence.keys import PrivateKey, fingerprint
-from provstore.evidence.trust_document import Signed
-from provstore.evidence.trust_keys import ACTIVE, ALL_RUNS, ED25519, NAMESPACE, ROLES, ROOT, RUN, Trust, TrustedKey
+from provstore.evidence.trust import changes, fields
+from provstore.evidence.trust import file as trust_file
+from provstore.evidence.trust import signers as trust_signers
+from provstore.evidence.trust.document import Signed
+from provstore.evidence.trust.keys import ACTIVE, ALL_RUNS, ED25519, NAMESPACE, ROLES, ROOT, RUN, Trust, TrustedKey
 from provstore.model.keys import TrustChange
 
 NEVER = "never"
@@ -107,7 +109,7 @@ def grant(
         return _created(place.path, keys, signing, _First(until, threshold, skipped))
     if threshold is not None:
         raise ConfigError("--threshold: trust: only a first trust file takes it")
-    new = trust_changes.with_keys(old.trust, keys)
+    new = changes.with_keys(old.trust, keys)
     new = replace(new, expires=until) if expires is not None else new
     action = "trusted" if keys else "extended"
     return _published(
@@ -153,7 +155,7 @@ def rotate(
             raise ConfigError(f"{follower}: keys: {len(found)} keys; exactly one takes the place of another")
         public = found[0].public
     own = _own_key(fingerprint(public))
-    new = trust_changes.rotated(old.trust, keyid, public, alias=alias or (own[0].stem if own else None))
+    new = changes.rotated(old.trust, keyid, public, alias=alias or (own[0].stem if own else None))
     signers = [*_signers(signing, old.trust, ask=ask, all_own=is_root), *extra]
     signers = list({signer.public_key: signer for signer in signers}.values())
     notes = (*((_NEW_ROOT.format(fingerprint(public)),) if is_root else ()), _IN_CHAIN)
@@ -192,7 +194,7 @@ def revoke(
         )
     old = _held(place)
     keyid = _listed_id(who, old.trust)
-    new = trust_changes.revoked(old.trust, keyid, moment, reason)
+    new = changes.revoked(old.trust, keyid, moment, reason)
     return _published(place.path, old, new, _signers(signing, old.trust), ("revoked", [keyid], ()))
 
 
@@ -221,10 +223,10 @@ def _created(path: Path, keys: Sequence[TrustedKey], signing: Signing, first: _F
     if first.threshold is not None and not 1 <= first.threshold <= len(signers):
         raise ConfigError(f"--threshold: trust: from 1 to the number of root keys, {len(signers)}")
     publics = [signer.public_key for signer in signers]
-    root = trust_changes.first(publics, threshold=first.threshold or 1, expires=first.expires, source=str(path))
-    new = replace(trust_changes.with_keys(root, keys), version=1)
+    root = changes.first(publics, threshold=first.threshold or 1, expires=first.expires, source=str(path))
+    new = replace(changes.with_keys(root, keys), version=1)
     _require_future(new)
-    trust.publish(path, new, signers, old=None)
+    trust_file.publish(path, new, signers, old=None)
     return _change(new, ("created", [key.keyid for key in (*new.root, *keys)], first.skipped), signers)
 
 
@@ -232,7 +234,7 @@ def _published(
     path: Path, old: Signed, new: Trust, signers: Sequence[PrivateKey], what: tuple[str, list[str], tuple[str, ...]]
 ) -> TrustChange:
     _require_future(new)
-    trust.publish(path, new, signers, old=old)
+    trust_file.publish(path, new, signers, old=old)
     return _change(replace(new, first_use=old.trust.first_use), what, signers)
 
 
@@ -246,10 +248,10 @@ def _change(new: Trust, what: tuple[str, list[str], tuple[str, ...]], signers: S
 
 def _held(place: TrustPlace) -> Signed:
     """Return the trust file that is in force, after every check but that it has not expired: it is to be extended."""
-    before = trust.read(place.path)
+    before = trust_file.read(place.path)
     expires = before.trust.expires
     at = expires if expires is not None and expires < fields.now() else None
-    held = trust.load(place.path, pin=place.pin, first_use=place.first_use, at=at)
+    held = trust_file.load(place.path, pin=place.pin, first_use=place.first_use, at=at)
     if replace(before.trust, first_use=held.first_use) != held:
         raise ConfigError(f"{place.path}: trust: it was changed meanwhile", hint="try again")
     return replace(before, trust=held)

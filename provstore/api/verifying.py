@@ -20,12 +20,13 @@ from provstore.api.merging import merged, state
 from provstore.api.signing import fitting
 from provstore.errors import ConfigError
 from provstore.evidence import anchors as held
-from provstore.evidence import checkpoint, trust
+from provstore.evidence import checkpoint
 from provstore.evidence.files import ExportedEvidence
-from provstore.evidence.verify import Checked, verify
-from provstore.evidence.verify_file import verify_file
-from provstore.evidence.verify_folder import verify_folder
-from provstore.evidence.verify_org import require_org
+from provstore.evidence.trust import file as trust_file
+from provstore.evidence.verify.file import verify_file
+from provstore.evidence.verify.folder import verify_folder
+from provstore.evidence.verify.org import require_org
+from provstore.evidence.verify.walk import Checked, verify
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal, JournalEvidence, Problem
 from provstore.model.evidence import EvidenceLog
@@ -269,8 +270,8 @@ def verify_store(
     uri, directory, late = places
     own = config.embedded_directory(uri) or directory
     if belief.trust_path is not None:
-        trust.require_outside(belief.trust_path, own)
-        trust.require_outside(belief.trust_path, directory)
+        trust_file.require_outside(belief.trust_path, own)
+        trust_file.require_outside(belief.trust_path, directory)
     may_share = config.embedded_directory(uri) is None and not uri.startswith("memory:")
     place = str(directory.resolve())
     verifier = StoreVerifier(journal, graph, place, own, belief, source, may_share=may_share, late=late)
@@ -326,7 +327,7 @@ def verify_files(paths: Iterable[Path], belief: Belief) -> tuple[Verification, .
 
 def _of_folder(path: Path, belief: Belief, used: set[held.Anchor]) -> Verification:
     if belief.trust_path is not None and path.is_dir():
-        trust.require_outside(belief.trust_path, path)
+        trust_file.require_outside(belief.trust_path, path)
     log, choice = ExportedEvidence(path), AnchorChoice(belief, path, used)
     origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
     anchors, not_used = choice.of(origin, log.run), choice.findings(origin, (log.run, log.attempt))

@@ -10,7 +10,7 @@ from provstore.api.opening import GRAPH_FILE
 from provstore.errors import ConfigError, ProvstoreError
 from provstore.evidence import anchors as held
 from provstore.evidence.files import ExportedEvidence
-from provstore.evidence.verify_file import is_evidence
+from provstore.evidence.verify.file import is_evidence
 from provstore.journal import Journal
 from provstore.queries.evidence import scopes as graph_scopes
 from provstore.stores import open_store

@@ -16,7 +16,7 @@ import orjson
 
 from provstore.errors import ConfigError, TrustError
 from provstore.evidence import checkpoint, dsse, keys, merkle, rank_heads, records, statement
-from provstore.evidence.verify_records import quick_reader
+from provstore.evidence.verify.records import quick_reader
 from provstore.model.evidence import (
     INGEST,
     MODES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from provstore.errors import ProvstoreError
 from provstore.evidence import checkpoint, public_forms
-from provstore.evidence.trust_document import PAYLOAD_TYPE
+from provstore.evidence.trust.document import PAYLOAD_TYPE
 
 MAX_BYTES = 65_535
 TRUST_FILE = "a trust file"

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from provstore.evidence import checkpoint, dsse, merkle, record_shapes, statement, trust_document, trust_keys
+from provstore.evidence import checkpoint, dsse, merkle, record_shapes, statement
 from provstore.evidence.keys import PrivateKey
+from provstore.evidence.trust import document
+from provstore.evidence.trust import keys as trust_keys
 from provstore.exports.evidence import MAX_EPOCH_BYTES
 from provstore.journal import frames
 from provstore.model import canonical
@@ -64,7 +66,7 @@ def test_the_members_of_a_trust_file_and_its_keys_are_listed():
     listed = set().union(*(names(left) for left, _ in rows(text)))
     in_key = set(re.findall(r'"(\w+)"', text.split("A key is", 1)[1].split("}", 1)[0]))
 
-    assert listed - {"member"} == trust_document._MEMBERS
+    assert listed - {"member"} == document._MEMBERS
     assert in_key == {
         "alg", "alias", "keyid", "namespaces", "notAfter", "notBefore", "public", "role", "runs", "status",
     }  # fmt: skip
@@ -82,7 +84,7 @@ def test_the_limits_are_the_ones_that_are_checked():
     assert said["proof"] == f"{merkle.MAX_PROOF_HASHES} hashes"
     assert said["epoch file"] == f"{MAX_EPOCH_BYTES >> 20} MiB"
     assert said["journal frame"] == f"{frames.MAX_PAYLOAD_BYTES >> 20} MiB"
-    assert f"{trust_document.MAX_KEYS:,} keys; {trust_keys.MAX_CANDIDATES} of them" in said["trust file"]
+    assert f"{document.MAX_KEYS:,} keys; {trust_keys.MAX_CANDIDATES} of them" in said["trust file"]
 
 
 def test_a_checkpoint_and_a_proof_have_the_lines_of_the_page():

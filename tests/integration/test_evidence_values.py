@@ -11,8 +11,8 @@ import pytest
 
 import provstore
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.trust import Trust
-from provstore.evidence.verify import verify
+from provstore.evidence.trust.keys import Trust
+from provstore.evidence.verify.walk import verify
 from provstore.model.canonical import tagged_double, tagged_integer
 from provstore.model.evidence import Observation
 from provstore.queries.evidence import scopes, stored_evidence

@@ -13,7 +13,7 @@ from provstore.api.believing import Belief
 from provstore.errors import InputError
 from provstore.evidence import checkpoint
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.trust_keys import RANK, REVOKED, RUN, Revocation, Trust, TrustedKey
+from provstore.evidence.trust.keys import RANK, REVOKED, RUN, Revocation, Trust, TrustedKey
 from provstore.model.evidence import Observation
 from provstore.model.verification import Verification
 

@@ -20,9 +20,9 @@ from provstore.cli.verify import verification_lines
 from provstore.errors import ProvstoreError, StoreError, TrustError
 from provstore.evidence import records
 from provstore.evidence.keys import PrivateKey, fingerprint
-from provstore.evidence.trust import Trust
-from provstore.evidence.verify import verify as judge_bytes
-from provstore.evidence.verify_file import verify_file
+from provstore.evidence.trust.keys import Trust
+from provstore.evidence.verify.file import verify_file
+from provstore.evidence.verify.walk import verify as judge_bytes
 from provstore.journal import Journal, blobs, frames, segments
 from provstore.model import canonical
 from provstore.model.block import Block, Nodes, Relations

@@ -13,9 +13,10 @@ from dataclasses import replace
 import pytest
 
 from provstore.errors import ProvstoreError, TrustError
-from provstore.evidence import checkpoint, merkle, trust_changes, trust_document
+from provstore.evidence import checkpoint, merkle
 from provstore.evidence.keys import PrivateKey, fingerprint
-from provstore.evidence.trust_keys import TrustedKey
+from provstore.evidence.trust import changes, document
+from provstore.evidence.trust.keys import TrustedKey
 from provstore.journal import Journal
 from tests.journal_edits import write
 from tests.sealing import leaf, line, sealed, trusting
@@ -100,14 +101,14 @@ def test_every_flip_of_a_trust_file_is_found_or_changes_nothing(run):
         TrustedKey(fingerprint(key.public_key), "ed25519", key.public_key, role)
         for key, role in ((run.key, "run"), (PrivateKey.generate(), "rank"))
     ]
-    made = trust_changes.with_keys(trust_changes.first([root.public_key]), keys)
-    made = trust_changes.revoked(made, keys[1].keyid, "2026-01-01T00:00:00Z", "lost")
-    data = trust_document.sign(made, [root])
-    pinned = trust_document.parse(data, "held").trust.root
-    words = trust_document.parse(data, "held").trust
+    made = changes.with_keys(changes.first([root.public_key]), keys)
+    made = changes.revoked(made, keys[1].keyid, "2026-01-01T00:00:00Z", "lost")
+    data = document.sign(made, [root])
+    pinned = document.parse(data, "held").trust.root
+    words = document.parse(data, "held").trust
 
     def is_found(changed: bytes) -> bool:
-        read = trust_document.parse(changed, "held")
+        read = document.parse(changed, "held")
         if fingerprint(root.public_key) not in read.signers(pinned):
             return True
         # What is still signed is still the same, whatever became of the part that nobody signs.

@@ -13,8 +13,8 @@ import pytest
 
 from provstore.errors import ProvstoreError
 from provstore.evidence.files import ExportedEvidence
-from provstore.evidence.trust import Trust
-from provstore.evidence.verify import verify
+from provstore.evidence.trust.keys import Trust
+from provstore.evidence.verify.walk import verify
 from provstore.exports.evidence import EvidenceExportOptions
 from provstore.exports.evidence.writer import export
 from tests.signed_logs import signed_run

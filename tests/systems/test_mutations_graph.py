@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provstore.evidence.verify import verify
+from provstore.evidence.verify.walk import verify
 from provstore.model.verification import EXIT_OF, EvidenceFinding
 from provstore.queries.evidence import stored_evidence
 from provstore.stores import GraphStore, open_store

@@ -19,8 +19,8 @@ import json, resource, sys, time
 
 from provstore.evidence import bundles
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.trust import Trust
-from provstore.evidence.verify import verify
+from provstore.evidence.trust.keys import Trust
+from provstore.evidence.verify.walk import verify
 from provstore.model.evidence import BundleAt, RecordAt
 
 COUNT, EPOCH, RANKS = int(sys.argv[1]), 20_000, 8

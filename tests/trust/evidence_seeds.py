@@ -82,25 +82,28 @@ def proof() -> bytes:
 
 def trust_bytes() -> bytes:
     """Return a trust file that trusts :func:`signer` for every run, and a second key for none any more."""
-    from provstore.evidence import keys, trust_changes, trust_document, trust_keys
+    from provstore.evidence import keys
+    from provstore.evidence.trust import changes, document
+    from provstore.evidence.trust import keys as trust_keys
 
     def key(public: bytes, role: str) -> Any:
         return trust_keys.TrustedKey(keys.fingerprint(public), "ed25519", public, role)
 
     root, late = signer(), keys.PrivateKey.generate()
-    made = trust_changes.first([root.public_key])
-    made = trust_changes.with_keys(made, [key(root.public_key, "run"), key(late.public_key, "rank")])
-    made = trust_changes.revoked(made, keys.fingerprint(late.public_key), "2026-01-01T00:00:00Z", "lost")
-    return bytes(trust_document.sign(made, [root]))
+    made = changes.first([root.public_key])
+    made = changes.with_keys(made, [key(root.public_key, "run"), key(late.public_key, "rank")])
+    made = changes.revoked(made, keys.fingerprint(late.public_key), "2026-01-01T00:00:00Z", "lost")
+    return bytes(document.sign(made, [root]))
 
 
 def faults(journal: Any, anchors: Sequence[Any] = (), public: bytes | None = None) -> set[str]:
     """Return the codes that a verification of the journal's bytes gives, those about mere limits left out."""
-    from provstore.evidence import trust, verify
+    from provstore.evidence.trust.keys import Trust
+    from provstore.evidence.verify.walk import verify
 
-    trusted = trust.Trust.of_keys([public or signer().public_key], "test")
+    trusted = Trust.of_keys([public or signer().public_key], "test")
     log = journal.evidence(RUN, ATTEMPT)
-    checked = verify.verify(log, trusted, anchors, at=None, org="provstore", source="journal")
+    checked = verify(log, trusted, anchors, at=None, org="provstore", source="journal")
     return {found.code for found in checked.findings} - LIMITS
 
 

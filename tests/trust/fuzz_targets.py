@@ -170,11 +170,11 @@ def trust_file() -> Target:
     """What is read as a trust file names at least as many root keys as must sign."""
     from evidence_seeds import trust_bytes
 
-    from provstore.evidence import trust_document
+    from provstore.evidence.trust import document
 
     def take(data: bytes) -> None:
         try:
-            found = trust_document.parse(data, "trust.json").trust
+            found = document.parse(data, "trust.json").trust
         except ProvstoreError:
             return
         assert 1 <= found.threshold <= len(found.root) <= 16

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from provstore.errors import ProvstoreError
-from provstore.evidence import anchors, checkpoint, dsse, files, key_files, public_forms, statement, trust_document
+from provstore.evidence import anchors, checkpoint, dsse, files, key_files, public_forms, statement
+from provstore.evidence.trust import document as trust_document
 from provstore.journal import Journal
 from provstore.sources import prov_json, prov_n
 from provstore.sources.flight_recorder import reading

@@ -18,7 +18,9 @@ from typing import Any
 
 import provstore
 from provstore.api import evidence_export
-from provstore.evidence import keys, trust, trust_changes
+from provstore.evidence import keys
+from provstore.evidence.trust import changes
+from provstore.evidence.trust import file as trust_file
 from provstore.exports.evidence import EvidenceExportOptions
 from provstore.journal import writer
 from provstore.model.evidence import Observation
@@ -83,10 +85,10 @@ def export(order: dict[str, str], seed: bytes) -> None:
             options = EvidenceExportOptions(overwrite=True)
             found.exported(order["export"], options=options, public_keys=[order["public"]])
         say(exported=label)
-        held = trust.read(trust_path)
+        held = trust_file.read(trust_path)
         old, new = root_key(seed, held.trust.version), root_key(seed, held.trust.version + 1)
-        changed = trust_changes.rotated(held.trust, keys.fingerprint(old.public_key), new.public_key)
-        trust.publish(trust_path, changed, [old, new], old=held, state=state)
+        changed = changes.rotated(held.trust, keys.fingerprint(old.public_key), new.public_key)
+        trust_file.publish(trust_path, changed, [old, new], old=held, state=state)
         say(version=changed.version)
         provstore.rebuild(uri)
         say(rebuilt=True)

@@ -26,8 +26,11 @@ from scale import luck, times
 import provstore
 from provstore.api.verifying import Belief
 from provstore.errors import StoreError
-from provstore.evidence import keys, public_forms, trust, trust_changes
+from provstore.evidence import keys, public_forms
 from provstore.evidence.anchors import Anchor
+from provstore.evidence.trust import changes
+from provstore.evidence.trust import file as trust_file
+from provstore.evidence.trust.keys import Trust
 from provstore.journal import Journal
 from tests.simulator import Scenario, Shape3D, simulate
 
@@ -123,7 +126,7 @@ class Place:
         public = keys.PrivateKey.from_seed(seed).public_key
         self.public = root / "key.pub"
         self.public.write_bytes(public_forms.FORMS["openssh"](public))
-        self._trust = trust.Trust.of_keys([public], "test")
+        self._trust = Trust.of_keys([public], "test")
 
     def killed(self, what: str, after: int, late: float, **more: Any) -> None:
         self._number += 1
@@ -201,15 +204,15 @@ def test_nothing_acknowledged_is_lost_by_a_kill_during_sealing(tmp_path: Path, s
 
 def test_exports_and_trust_files_are_whole_after_a_kill(tmp_path: Path, seed: bytes, killer: Killer) -> None:
     chance, place = luck("export"), Place(tmp_path, seed, killer)
-    first = trust_changes.first([root_key(seed, 1).public_key])
+    first = changes.first([root_key(seed, 1).public_key])
     path, state = tmp_path / "trust" / "trust.json", tmp_path / "state"
     path.parent.mkdir()
-    trust.publish(path, first, [root_key(seed, 1)], old=None, state=state)
+    trust_file.publish(path, first, [root_key(seed, 1)], old=None, state=state)
     more = {"export": str(place.export), "trust": str(path), "state": str(state), "public": str(place.public)}
     for _ in range(KILLS["export"]):
         place.killed("export", chance.randrange(2, LINES_BEFORE_KILL["export"]), chance.uniform(0, 0.04), **more)
         place.judge()
-        found = trust.load(path, state=state)
+        found = trust_file.load(path, state=state)
         assert found.version in {place.version, place.version + 1}
         place.version = found.version
         if place.export.exists():

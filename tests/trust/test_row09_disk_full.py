@@ -18,7 +18,7 @@ import provstore
 from provstore.api.verifying import Belief
 from provstore.errors import StoreError
 from provstore.evidence import keys
-from provstore.evidence.trust import Trust
+from provstore.evidence.trust.keys import Trust
 from provstore.journal import Journal
 from provstore.journal.disk import Disk
 from provstore.model.evidence import Observation

@@ -21,7 +21,7 @@ from scale import LONG
 import provstore
 from provstore.api.verifying import Belief
 from provstore.evidence import key_files, keys
-from provstore.evidence.trust import Trust
+from provstore.evidence.trust.keys import Trust
 from provstore.journal import Journal, writer
 
 SECOND = 10**9

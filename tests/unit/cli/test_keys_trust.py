@@ -229,12 +229,14 @@ def test_a_key_that_is_to_follow_and_is_not_there_is_told_with_what_makes_it(key
 
 
 def test_an_expired_trust_file_can_be_extended_by_its_root_and_only_so(keys, make, home):
-    from provstore.evidence import key_files, trust, trust_changes
+    from provstore.evidence import key_files
+    from provstore.evidence.trust import changes
+    from provstore.evidence.trust import file as trust_file
 
     make("alice")
     signer = key_files.load(folder(home) / "keys" / "alice.key", lambda: b"")
     path = folder(home) / "trust.json"
-    trust.publish(path, trust_changes.first([signer.public_key], expires="2026-01-01T00:00:00Z"), [signer], old=None)
+    trust_file.publish(path, changes.first([signer.public_key], expires="2026-01-01T00:00:00Z"), [signer], old=None)
 
     assert keys("list").code == 1
     assert keys("trust", "alice").code == 2

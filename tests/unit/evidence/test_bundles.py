@@ -202,8 +202,8 @@ def test_limits_that_could_not_be_verified_elsewhere_are_refused(limits):
 
 
 def test_writer_and_verifier_agree_on_the_policy_of_every_epoch(signer):
-    from provstore.evidence.trust import Trust
-    from provstore.evidence.verify import verify
+    from provstore.evidence.trust.keys import Trust
+    from provstore.evidence.verify.walk import verify
 
     facts = {"encoding": "lines", "rows": 1, "sha256": "a" * 64}
 

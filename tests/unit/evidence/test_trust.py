@@ -9,9 +9,10 @@ import pytest
 
 from provstore import config
 from provstore.errors import ConfigError, InputError, NotUnderstoodError, StoreError, TrustError
-from provstore.evidence import trust, trust_changes
-from provstore.evidence.trust_document import parse
-from provstore.evidence.trust_keys import Trust, TrustedKey
+from provstore.evidence.trust import changes as trust_changes
+from provstore.evidence.trust import file as trust_file
+from provstore.evidence.trust.document import parse
+from provstore.evidence.trust.keys import Trust, TrustedKey
 from tests.trust_files import LINEAGE, Key, document, entry, envelope, text
 
 A, B, C, BOB = Key(), Key(), Key(), Key()
@@ -33,7 +34,7 @@ def pin_file(path, tmp_path):
 
 @pytest.fixture
 def load(path, tmp_path):
-    return lambda **given: trust.load(path, state=tmp_path / "state", **given)
+    return lambda **given: trust_file.load(path, state=tmp_path / "state", **given)
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_an_older_version_is_refused_under_another_name_too(put, load, tmp_path)
     copy.write_bytes(envelope(document([A], version=4), [A]))
 
     with pytest.raises(TrustError, match="older"):
-        trust.load(copy, pin=A.keyid, state=tmp_path / "state")
+        trust_file.load(copy, pin=A.keyid, state=tmp_path / "state")
 
 
 def test_an_older_version_is_refused_although_the_pin_was_removed(put, load, pin_file):
@@ -340,10 +341,12 @@ def test_a_version_in_between_that_does_not_hold_leads_nowhere(put, load, path, 
 
 def test_publishing_signs_keeps_the_old_version_and_remembers_the_new_one(path, load, tmp_path):
     first = trust_changes.first([A.public_key])
-    trust.publish(path, first, [A], old=None, state=tmp_path / "state")
+    trust_file.publish(path, first, [A], old=None, state=tmp_path / "state")
     before = path.read_bytes()
     bob = TrustedKey(BOB.keyid, "ed25519", BOB.public_key, "run", "exp-*")
-    trust.publish(path, trust_changes.with_keys(first, [bob]), [A], old=trust.read(path), state=tmp_path / "state")
+    trust_file.publish(
+        path, trust_changes.with_keys(first, [bob]), [A], old=trust_file.read(path), state=tmp_path / "state"
+    )
 
     assert load() == Trust(
         2, None, (trust_changes.root_key(A.public_key),), 1, (bob,), (), str(path), False, first.lineage
@@ -354,7 +357,7 @@ def test_publishing_signs_keeps_the_old_version_and_remembers_the_new_one(path, 
 
 
 def test_files_have_the_modes_of_their_kind(path, load, tmp_path):
-    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "state")
+    trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "state")
     modes = {str(one.relative_to(tmp_path)): one.stat().st_mode & 0o777 for one in tmp_path.rglob("*")}
 
     assert modes.pop("config/trust.json") in {0o644, 0o600, 0o640}
@@ -366,12 +369,12 @@ def test_files_have_the_modes_of_their_kind(path, load, tmp_path):
 @pytest.mark.parametrize("signers", [[A], [B]], ids=["only the old root", "only the new root"])
 def test_a_rotation_with_one_root_is_not_written(path, load, tmp_path, signers):
     state = tmp_path / "state"
-    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
+    trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
     held = {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()}
-    old = trust.read(path)
+    old = trust_file.read(path)
 
     with pytest.raises(TrustError):
-        trust.publish(path, trust_changes.rotated(old.trust, A.keyid, B.public_key), signers, old=old, state=state)
+        trust_file.publish(path, trust_changes.rotated(old.trust, A.keyid, B.public_key), signers, old=old, state=state)
     assert {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file() and one.suffix != ".lock"} == {
         one: data for one, data in held.items() if one.suffix != ".lock"
     }
@@ -379,36 +382,36 @@ def test_a_rotation_with_one_root_is_not_written(path, load, tmp_path, signers):
 
 
 def test_a_version_that_skips_one_is_not_written(path, load, tmp_path):
-    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "state")
-    old = trust.read(path)
+    trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "state")
+    old = trust_file.read(path)
     skipping = trust_changes.expiring(trust_changes.expiring(old.trust, None), None)
 
     with pytest.raises(TrustError, match="version 2 is next, not 3"):
-        trust.publish(path, skipping, [A], old=old, state=tmp_path / "state")
+        trust_file.publish(path, skipping, [A], old=old, state=tmp_path / "state")
     assert load().version == 1
 
 
 def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(path, tmp_path):
     state = tmp_path / "state"
-    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
-    old = trust.read(path)
-    trust.publish(path, trust_changes.expiring(old.trust, "2099-01-01T00:00:00Z"), [A], old=old, state=state)
+    trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
+    old = trust_file.read(path)
+    trust_file.publish(path, trust_changes.expiring(old.trust, "2099-01-01T00:00:00Z"), [A], old=old, state=state)
 
     with pytest.raises(ConfigError, match="changed meanwhile"):
-        trust.publish(path, trust_changes.expiring(old.trust, None), [A], old=old, state=state)
+        trust_file.publish(path, trust_changes.expiring(old.trust, None), [A], old=old, state=state)
     with pytest.raises(ConfigError, match="there is one already"):
-        trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
+        trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
 
 
 def test_of_many_writers_at_once_each_version_has_one(path, tmp_path, load):
     state = tmp_path / "state"
-    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
-    old, done = trust.read(path), []
+    trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
+    old, done = trust_file.read(path), []
 
     def change(number):
         try:
             new = trust_changes.expiring(old.trust, f"2099-01-01T00:00:{number:02d}Z")
-            trust.publish(path, new, [A], old=old, state=state)
+            trust_file.publish(path, new, [A], old=old, state=state)
             done.append(number)
         except ConfigError:
             pass
@@ -426,8 +429,8 @@ def test_of_many_writers_at_once_each_version_has_one(path, tmp_path, load):
 @pytest.mark.parametrize("call", ["fsync", "rename"])
 def test_a_disk_that_fails_leaves_the_old_file_in_force(path, tmp_path, load, monkeypatch, call):
     state = tmp_path / "state"
-    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
-    old = trust.read(path)
+    trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=state)
+    old = trust_file.read(path)
 
     def fail(*_):
         raise OSError(28, "No space left on device")
@@ -438,18 +441,18 @@ def test_a_disk_that_fails_leaves_the_old_file_in_force(path, tmp_path, load, mo
         else:
             broken.setattr("pathlib.Path.replace", fail)
         with pytest.raises(StoreError, match="No space left on device"):
-            trust.publish(path, trust_changes.expiring(old.trust, None), [A], old=old, state=state)
+            trust_file.publish(path, trust_changes.expiring(old.trust, None), [A], old=old, state=state)
 
     assert load().version == 1
     assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_a_version_of_another_trust_file_is_not_written(path, load, tmp_path):
-    trust.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "state")
+    trust_file.publish(path, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "state")
     other = trust_changes.expiring(trust_changes.first([A.public_key]), None)
 
     with pytest.raises(TrustError, match="another trust file"):
-        trust.publish(path, other, [A], old=trust.read(path), state=tmp_path / "state")
+        trust_file.publish(path, other, [A], old=trust_file.read(path), state=tmp_path / "state")
     assert load().version == 1
 
 
@@ -507,7 +510,7 @@ def test_a_state_directory_that_cannot_be_written_is_an_error(put, path, tmp_pat
     (tmp_path / "state").write_text("a file")
 
     with pytest.raises(StoreError, match="cannot be written"):
-        trust.load(path, pin=A.keyid, state=tmp_path / "state")
+        trust_file.load(path, pin=A.keyid, state=tmp_path / "state")
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe"])
@@ -530,7 +533,7 @@ def handed(tmp_path, monkeypatch):
     """A trust file made, pinned and packed by somebody else, with all that lay beside it."""
     monkeypatch.setenv("PROVSTORE_CONFIG_HOME", str(tmp_path / "theirs"))
     made = tmp_path / "theirs" / "trust.json"
-    trust.publish(made, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "their-state")
+    trust_file.publish(made, trust_changes.first([A.public_key]), [A], old=None, state=tmp_path / "their-state")
     assert made.with_name("trust.json.pin").exists()
     shutil.copytree(tmp_path / "theirs", tmp_path / "handed")
     monkeypatch.setenv("PROVSTORE_CONFIG_HOME", str(tmp_path / "mine"))
@@ -539,71 +542,71 @@ def handed(tmp_path, monkeypatch):
 
 def test_a_pin_that_was_handed_over_with_a_trust_file_vouches_for_nothing(handed, tmp_path):
     with pytest.raises(ConfigError, match=r"trust\.json\.pin beside it counts for nothing") as caught:
-        trust.load(handed, state=tmp_path / "state")
+        trust_file.load(handed, state=tmp_path / "state")
     assert "--pin" in caught.value.hint
-    assert trust.load(handed, first_use=True, state=tmp_path / "state").first_use is True
-    assert trust.load(handed, state=tmp_path / "state").first_use is True
+    assert trust_file.load(handed, first_use=True, state=tmp_path / "state").first_use is True
+    assert trust_file.load(handed, state=tmp_path / "state").first_use is True
 
 
 def test_what_one_person_believed_makes_no_other_believe(handed, tmp_path):
     before = {one: one.read_bytes() for one in handed.parent.iterdir()}
-    trust.load(handed, first_use=True, state=tmp_path / "state")
+    trust_file.load(handed, first_use=True, state=tmp_path / "state")
 
     with pytest.raises(ConfigError, match="nothing says whose"):
-        trust.load(handed, state=tmp_path / "of another")
-    assert trust.load(handed, pin=A.keyid, state=tmp_path / "of another").first_use is False
+        trust_file.load(handed, state=tmp_path / "of another")
+    assert trust_file.load(handed, pin=A.keyid, state=tmp_path / "of another").first_use is False
     assert {one: one.read_bytes() for one in handed.parent.iterdir()} == before
 
 
 def test_a_pinned_trust_file_is_known_again_in_another_place(handed, tmp_path):
-    trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    trust_file.load(handed, pin=A.keyid, state=tmp_path / "state")
     moved = handed.rename(tmp_path / "moved.json")
 
-    assert trust.load(moved, state=tmp_path / "state").first_use is False
+    assert trust_file.load(moved, state=tmp_path / "state").first_use is False
 
 
 def test_a_known_trust_file_in_the_place_of_another_is_refused(handed, tmp_path):
     other = tmp_path / "other.json"
     other.write_bytes(envelope(document([B], lineage=OTHER_LINEAGE), [B]))
     for one, key in ((handed, A), (other, B)):
-        trust.load(one, pin=key.keyid, state=tmp_path / "state")
+        trust_file.load(one, pin=key.keyid, state=tmp_path / "state")
     shutil.copy(other, handed)
 
     for first_use in (False, True):
         with pytest.raises(TrustError, match="another trust file than the one that was pinned here"):
-            trust.load(handed, first_use=first_use, state=tmp_path / "state")
-    assert trust.load(handed, pin=B.keyid, state=tmp_path / "state").first_use is False
-    assert trust.load(handed, state=tmp_path / "state").first_use is False
+            trust_file.load(handed, first_use=first_use, state=tmp_path / "state")
+    assert trust_file.load(handed, pin=B.keyid, state=tmp_path / "state").first_use is False
+    assert trust_file.load(handed, state=tmp_path / "state").first_use is False
 
 
 def test_a_known_trust_file_is_noticed_as_another_although_it_was_believed_elsewhere_first(handed, tmp_path):
-    trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    trust_file.load(handed, pin=A.keyid, state=tmp_path / "state")
     copy = tmp_path / "copy.json"
     shutil.copy(handed, copy)
-    trust.load(copy, state=tmp_path / "state")
+    trust_file.load(copy, state=tmp_path / "state")
     copy.write_bytes(envelope(document([B], lineage=OTHER_LINEAGE), [B]))
 
     with pytest.raises(TrustError, match="another trust file"):
-        trust.load(copy, first_use=True, state=tmp_path / "state")
+        trust_file.load(copy, first_use=True, state=tmp_path / "state")
 
 
 def test_a_trust_file_that_takes_the_name_of_a_pinned_one_is_not_it(handed, tmp_path):
-    known = trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    known = trust_file.load(handed, pin=A.keyid, state=tmp_path / "state")
     forged = tmp_path / "forged.json"
     forged.write_bytes(envelope(document([B], lineage=known.lineage, version=2), [B]))
 
     with pytest.raises(TrustError, match="signed by 0 of the old ones"):
-        trust.load(forged, first_use=True, state=tmp_path / "state")
+        trust_file.load(forged, first_use=True, state=tmp_path / "state")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"lineage":"../../x","schema":1}', b'{"lineage":7,"schema":1}'])
 def test_a_place_that_cannot_be_read_is_not_taken_for_none(handed, tmp_path, content):
-    trust.load(handed, pin=A.keyid, state=tmp_path / "state")
+    trust_file.load(handed, pin=A.keyid, state=tmp_path / "state")
     (place,) = (tmp_path / "state" / "trust" / "places").iterdir()
     place.write_bytes(content)
 
     with pytest.raises((TrustError, NotUnderstoodError), match=str(place)):
-        trust.load(handed, state=tmp_path / "state")
+        trust_file.load(handed, state=tmp_path / "state")
 
 
 # The place
@@ -620,12 +623,12 @@ def test_a_trust_file_inside_the_store_that_it_judges_is_refused(tmp_path):
 
     for inside in ("inside.json", "link.json", "deep/not-there.json", "../into.json", "../other/inside.json"):
         with pytest.raises(TrustError, match="inside the store") as caught:
-            trust.require_outside(store / inside, store)
+            trust_file.require_outside(store / inside, store)
         assert caught.value.code == "untrusted-key"
     with pytest.raises(TrustError):
-        trust.require_outside(store / "inside.json", tmp_path / "other")
-    trust.require_outside(tmp_path / "outside.json", store)
-    trust.require_outside(tmp_path / "store-2.json", store)
+        trust_file.require_outside(store / "inside.json", tmp_path / "other")
+    trust_file.require_outside(tmp_path / "outside.json", store)
+    trust_file.require_outside(tmp_path / "store-2.json", store)
 
 
 # Candidates

@@ -9,8 +9,9 @@ from securesystemslib.dsse import Envelope as PeerEnvelope
 from securesystemslib.signer import SSlibKey
 
 from provstore.errors import ConfigError, InputError, NotUnderstoodError, ProvstoreError, TrustError
-from provstore.evidence import trust_changes, trust_document
-from provstore.evidence.trust_keys import TrustedKey
+from provstore.evidence.trust import changes as trust_changes
+from provstore.evidence.trust import document as trust_document
+from provstore.evidence.trust.keys import TrustedKey
 from tests.integer_ed25519 import NON_CANONICAL, SMALL_ORDER
 from tests.trust_files import Key, document, entry, envelope, pae, signature, text
 

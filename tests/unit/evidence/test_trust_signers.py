@@ -7,8 +7,9 @@ import subprocess
 import pytest
 
 from provstore.errors import InputError, TrustError
-from provstore.evidence import trust_changes, trust_signers
-from provstore.evidence.trust_keys import TrustedKey
+from provstore.evidence.trust import changes
+from provstore.evidence.trust import signers as trust_signers
+from provstore.evidence.trust.keys import TrustedKey
 from tests.trust_files import Key
 
 A, BOB = Key(), Key()
@@ -51,14 +52,14 @@ def test_ssh_keygen_takes_an_exported_line_and_respects_window_and_revocation(tm
         trust_signers.fingerprint(public), "ed25519", public, "run", alias="bob",
         not_before="2026-01-01T00:00:00Z", not_after="2026-12-31T00:00:00Z",
     )  # fmt: skip
-    trust = trust_changes.with_keys(trust_changes.first([A.public_key]), [key])
+    trust = changes.with_keys(changes.first([A.public_key]), [key])
     lines = trust_signers.export_lines(trust)
 
     assert verifies(tmp_path, lines, "20260601000000Z")
     assert not verifies(tmp_path, lines, "20251231235959Z")
     assert not verifies(tmp_path, lines, "20270101000000Z")
     assert not verifies(tmp_path, lines.replace(b'namespaces="provstore"', b'namespaces="git"'), "20260601000000Z")
-    revoked = trust_changes.revoked(trust, key.keyid, "2026-01-31T00:00:00Z", "stolen")
+    revoked = changes.revoked(trust, key.keyid, "2026-01-31T00:00:00Z", "stolen")
     (tmp_path / "revoked").write_bytes(trust_signers.revoked_lines(revoked))
     assert not verifies(tmp_path, lines, "20260601000000Z", "revoked")
     assert trust_signers.export_lines(revoked) == b""
@@ -70,7 +71,7 @@ def test_what_is_exported_is_imported_alike():
         TrustedKey(BOB.keyid, "ed25519", BOB.public_key, "run", not_after="2026-12-31T23:59:59Z", alias="bob",
                    namespaces=("git", "provstore")),
     )  # fmt: skip
-    trust = trust_changes.with_keys(trust_changes.first([A.public_key]), keys)
+    trust = changes.with_keys(changes.first([A.public_key]), keys)
 
     assert imported(trust_signers.export_lines(trust).decode()).keys == keys
 

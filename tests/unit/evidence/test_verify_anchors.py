@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from provstore.evidence import checkpoint, verify_keys
+from provstore.evidence import checkpoint
 from provstore.evidence.anchors import Anchor
 from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.evidence.statement import AnchorClaim
-from provstore.evidence.trust_keys import Revocation, Trust, TrustedKey
+from provstore.evidence.trust.keys import Revocation, Trust, TrustedKey
+from provstore.evidence.verify import keys as verify_keys
 from provstore.model.evidence import BundleAt
 from provstore.model.verification import AnchorReach
 from tests.mutations import edited

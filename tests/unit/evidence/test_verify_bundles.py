@@ -8,8 +8,7 @@ import pytest
 from provstore.errors import StoreError
 from provstore.evidence import checkpoint, dsse
 from provstore.evidence.keys import PrivateKey, fingerprint
-from provstore.evidence.trust import Trust
-from provstore.evidence.trust_keys import TrustedKey
+from provstore.evidence.trust.keys import Trust, TrustedKey
 from tests.sealing import losses, sealed, signed_again, tree, trusting
 from tests.unit.evidence.verifying import asked, checked, codes, faults, of, only
 

@@ -8,8 +8,8 @@ import pytest
 
 from provstore.errors import InputError
 from provstore.evidence import bundles, checkpoint, keys, merkle, records
-from provstore.evidence.trust import Revocation, Trust
-from provstore.evidence.verify_file import ALONE, verify_file
+from provstore.evidence.trust.keys import Revocation, Trust
+from provstore.evidence.verify.file import ALONE, verify_file
 from provstore.model.evidence import Observation
 
 

@@ -11,9 +11,9 @@ from provstore.errors import InputError
 from provstore.evidence import checkpoint, merkle, public_forms
 from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.trust import Trust
-from provstore.evidence.verify import Checked, verify
-from provstore.evidence.verify_folder import verify_folder
+from provstore.evidence.trust.keys import Trust
+from provstore.evidence.verify.folder import verify_folder
+from provstore.evidence.verify.walk import Checked, verify
 from provstore.exports.evidence import EvidenceExportOptions
 from provstore.exports.evidence.writer import export
 from tests.signed_logs import MemoryLog, signed_run

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from provstore.evidence import rank_heads, statement, verify_content, verify_tree
+from provstore.evidence import rank_heads, statement
 from provstore.evidence.keys import PrivateKey, fingerprint
-from provstore.evidence.trust_keys import Revocation, TrustedKey
+from provstore.evidence.trust.keys import Revocation, TrustedKey
+from provstore.evidence.verify import content, tree
 from provstore.model.evidence import RankHead
 from tests.mutations import edited
 from tests.sealing import RUN, Sealing, line, loss, losses, sealed, trusting
@@ -76,7 +77,7 @@ def test_a_rank_that_its_bundle_leaves_out_or_invents_is_named():
 
 
 def test_when_too_many_chains_differ_the_bundle_is_named_and_not_the_ranks(monkeypatch):
-    monkeypatch.setattr(verify_tree, "MOST_KEPT_HEADS", 3)
+    monkeypatch.setattr(tree, "MOST_KEPT_HEADS", 3)
     made = sealed([4], PrivateKey.generate())
     made.add(losses(8)[4:], ranks=())
     answer = checked(made)
@@ -293,9 +294,9 @@ def test_groups_are_told_apart_by_name_and_step():
 
 
 def test_more_waiting_groups_than_are_kept_is_unknown(monkeypatch):
-    from provstore.evidence import verify_digests
+    from provstore.evidence.verify import digests
 
-    monkeypatch.setattr(verify_digests, "MOST_WAITING", 3)
+    monkeypatch.setattr(digests, "MOST_WAITING", 3)
     made = sealed([4])
     made.add([digest(1 + step, 0, "a" * 64, range(4), step=step) for step in range(4)])
     answer = checked(made)
@@ -305,7 +306,7 @@ def test_more_waiting_groups_than_are_kept_is_unknown(monkeypatch):
 
 
 def test_a_rank_with_more_keys_than_are_looked_at_is_unknown(monkeypatch):
-    monkeypatch.setattr(verify_content, "MOST_CERTIFICATES", 2)
+    monkeypatch.setattr(content, "MOST_CERTIFICATES", 2)
     made = Sealing(PrivateKey.generate())
     made.add([certificate(n, 0, PrivateKey.generate().public_key) for n in range(2)])
     assert faults(checked(made)) == []

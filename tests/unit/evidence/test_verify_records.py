@@ -7,7 +7,7 @@ import pytest
 
 from provstore.errors import TrustError
 from provstore.evidence import records
-from provstore.evidence.verify_records import fields, quick_digest_reader, quick_reader
+from provstore.evidence.verify.records import fields, quick_digest_reader, quick_reader
 from provstore.model.evidence import AgreedDigest, Observation
 from provstore.model.verification import OK
 from tests.mutations import edited

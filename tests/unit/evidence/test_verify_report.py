@@ -8,7 +8,7 @@ import pytest
 
 from provstore.errors import InputError
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.verify import FIRST_USE
+from provstore.evidence.verify.walk import FIRST_USE
 from provstore.model import evidence_codes
 from provstore.model.verification import ALWAYS, AXES, EXIT_OF
 from tests.mutations import ANCHORS, MUTATIONS, applied, build

@@ -4,8 +4,8 @@ import pytest
 
 from provstore.evidence import bundles, rank_heads
 from provstore.evidence.keys import PrivateKey
-from provstore.evidence.trust_keys import TrustedKey
-from provstore.evidence.verify import verify
+from provstore.evidence.trust.keys import TrustedKey
+from provstore.evidence.verify.walk import verify
 from provstore.model.evidence import BundleAt
 from tests.sealing import ORG, RUN, STORE, Log, head_of, line, loss, losses, trusting
 from tests.unit.evidence.test_verify_ends import closing, ingest, policy

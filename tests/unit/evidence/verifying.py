@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from provstore.evidence.anchors import Anchor
-from provstore.evidence.trust import Trust
-from provstore.evidence.verify import Checked, verify
+from provstore.evidence.trust.keys import Trust
+from provstore.evidence.verify.walk import Checked, verify
 from provstore.model.evidence import EvidenceLog
 from provstore.model.verification import EXIT_OF, EvidenceFinding, Verification
 from tests.sealing import Sealing, trusting

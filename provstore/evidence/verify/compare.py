@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from provstore.evidence.verify_bundles import Chain, Signed
-from provstore.evidence.verify_content import Content
-from provstore.evidence.verify_findings import POLICY, TREE, Notes
-from provstore.evidence.verify_tree import EpochFile, Tree
+from provstore.evidence.verify.bundles import Chain, Signed
+from provstore.evidence.verify.content import Content
+from provstore.evidence.verify.findings import POLICY, TREE, Notes
+from provstore.evidence.verify.tree import EpochFile, Tree
 from provstore.model.verification import NEVER_CLOSED
 
 

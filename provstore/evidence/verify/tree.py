@@ -11,9 +11,9 @@ from typing import Protocol
 from provstore.errors import ProvstoreError
 from provstore.evidence import merkle
 from provstore.evidence.statement import Policy, effective, ranks_digest
-from provstore.evidence.verify_bundles import Signed, heads_digest
-from provstore.evidence.verify_content import Content
-from provstore.evidence.verify_findings import TREE, Notes
+from provstore.evidence.verify.bundles import Signed, heads_digest
+from provstore.evidence.verify.content import Content
+from provstore.evidence.verify.findings import TREE, Notes
 from provstore.model.evidence import EvidenceLog, RankHead
 
 CHUNK = 512

@@ -10,10 +10,10 @@ from provstore.errors import InputError, ProvstoreError, TrustError
 from provstore.evidence import checkpoint as checkpoints
 from provstore.evidence import statement
 from provstore.evidence.moments import nanoseconds
-from provstore.evidence.trust_keys import TrustedKey
-from provstore.evidence.verify_clock import WallClock
-from provstore.evidence.verify_findings import CHAIN, CLOCK, CLOSING, ENVELOPE, KEY, SIGNATURE, Notes
-from provstore.evidence.verify_signatures import Opener
+from provstore.evidence.trust.keys import TrustedKey
+from provstore.evidence.verify.clock import WallClock
+from provstore.evidence.verify.findings import CHAIN, CLOCK, CLOSING, ENVELOPE, KEY, SIGNATURE, Notes
+from provstore.evidence.verify.signatures import Opener
 from provstore.model.evidence import BundleAt, EvidenceLog
 
 NOTHING = "0" * 64

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from provstore.errors import ConfigError
 from provstore.evidence.keys import fingerprint, require_public
-from provstore.evidence.trust_keys import ED25519, RETIRED, REVOKED, ROOT, Revocation, Trust, TrustedKey
+from provstore.evidence.trust.keys import ED25519, RETIRED, REVOKED, ROOT, Revocation, Trust, TrustedKey
 
 
 def first(root: Sequence[bytes], *, threshold: int = 1, expires: str | None = None, source: str = "") -> Trust:

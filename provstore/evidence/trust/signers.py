@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 from provstore.errors import InputError, TrustError
 from provstore.evidence.keys import PUBLIC_BYTES, fingerprint, require_public, wire_form
-from provstore.evidence.trust_fields import MAX_TEXT
-from provstore.evidence.trust_keys import ED25519, NAMESPACE, Trust, TrustedKey
+from provstore.evidence.trust.fields import MAX_TEXT
+from provstore.evidence.trust.keys import ED25519, NAMESPACE, Trust, TrustedKey
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_LINES = 10_000

@@ -12,13 +12,13 @@ from pathlib import Path
 from provstore import config
 from provstore.errors import ConfigError, InputError, ProvstoreError, StoreError, TrustError
 from provstore.evidence import kinds
-from provstore.evidence import trust_fields as fields
 from provstore.evidence.keys import Signer
-from provstore.evidence.trust_document import MAX_TEXT_BYTES, Signed, parse, sign
-from provstore.evidence.trust_keys import Revocation, Trust, TrustedKey
-from provstore.evidence.trust_pins import Pin, Pins, beside, is_own
-from provstore.evidence.trust_state import Seen, locked, read_file, read_seen, write_atomically, write_seen
-from provstore.evidence.trust_steps import Root, followed, require_step
+from provstore.evidence.trust import fields
+from provstore.evidence.trust.document import MAX_TEXT_BYTES, Signed, parse, sign
+from provstore.evidence.trust.keys import Revocation, Trust, TrustedKey
+from provstore.evidence.trust.pins import Pin, Pins, beside, is_own
+from provstore.evidence.trust.state import Seen, locked, read_file, read_seen, write_atomically, write_seen
+from provstore.evidence.trust.steps import Root, followed, require_step
 
 __all__ = ["Revocation", "Trust", "TrustedKey", "load", "publish", "read", "require_outside"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from provstore.errors import ConfigError, InputError, NotUnderstoodError, TrustError
-from provstore.evidence import trust_fields as fields
 from provstore.evidence.dsse import pae
 from provstore.evidence.keys import Signer, fingerprint, is_signed, signed
-from provstore.evidence.trust_keys import ACTIVE, FILE, REVOKED, Trust, TrustedKey
+from provstore.evidence.trust import fields
+from provstore.evidence.trust.keys import ACTIVE, FILE, REVOKED, Trust, TrustedKey
 from provstore.model import canonical
 from provstore.model.canonical import Json
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from provstore.errors import TrustError
 from provstore.evidence import checkpoint as checkpoints
 from provstore.evidence import dsse, keys
-from provstore.evidence.trust_keys import LOG, RUN, Trust, TrustedKey
-from provstore.evidence.verify_findings import KEY, Notes
+from provstore.evidence.trust.keys import LOG, RUN, Trust, TrustedKey
+from provstore.evidence.verify.findings import KEY, Notes
 from provstore.model.evidence import BundleAt
 
 UNREAD = frozenset(("cap-exceeded", "unknown-schema"))

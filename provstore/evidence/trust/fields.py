@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from provstore.errors import InputError, NotUnderstoodError, TrustError
 from provstore.evidence.keys import fingerprint, require_public
-from provstore.evidence.trust_keys import ED25519, ROLES, ROOT, STATUSES, Revocation, TrustedKey
+from provstore.evidence.trust.keys import ED25519, ROLES, ROOT, STATUSES, Revocation, TrustedKey
 from provstore.model.canonical import Json
 
 Row = TypeVar("Row", TrustedKey, Revocation)

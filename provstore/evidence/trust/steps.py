@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from provstore.errors import TrustError
-from provstore.evidence.trust_document import Signed
-from provstore.evidence.trust_keys import Trust, TrustedKey
+from provstore.evidence.trust.document import Signed
+from provstore.evidence.trust.keys import Trust, TrustedKey
 
 
 @dataclass(frozen=True, slots=True)

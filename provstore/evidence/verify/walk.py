@@ -12,17 +12,17 @@ from pathlib import Path
 
 from provstore.evidence.anchors import Anchor
 from provstore.evidence.moments import nanoseconds
-from provstore.evidence.trust_keys import Trust
-from provstore.evidence.verify_anchors import AnchorCheck, concerning
-from provstore.evidence.verify_bundles import BundleWalk, Chain, Expected, Signed
-from provstore.evidence.verify_clock import WallClock
-from provstore.evidence.verify_compare import Comparison, judge_end
-from provstore.evidence.verify_content import Content
-from provstore.evidence.verify_findings import ANCHOR, Notes
-from provstore.evidence.verify_keys import KeyCheck
-from provstore.evidence.verify_ranks import RankCheck
-from provstore.evidence.verify_signatures import Opener
-from provstore.evidence.verify_tree import Tree, TreeWalk
+from provstore.evidence.trust.keys import Trust
+from provstore.evidence.verify.anchors import AnchorCheck, concerning
+from provstore.evidence.verify.bundles import BundleWalk, Chain, Expected, Signed
+from provstore.evidence.verify.clock import WallClock
+from provstore.evidence.verify.compare import Comparison, judge_end
+from provstore.evidence.verify.content import Content
+from provstore.evidence.verify.findings import ANCHOR, Notes
+from provstore.evidence.verify.keys import KeyCheck
+from provstore.evidence.verify.ranks import RankCheck
+from provstore.evidence.verify.signatures import Opener
+from provstore.evidence.verify.tree import Tree, TreeWalk
 from provstore.model.evidence import EvidenceLog
 from provstore.model.verification import ALWAYS, NEVER_CLOSED, PARTLY_ANCHORED, AnchorReach, EvidenceFinding
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from provstore.errors import ProvstoreError
 from provstore.evidence import dsse, rank_heads, statement
-from provstore.evidence.trust_keys import RANK, Trust
-from provstore.evidence.verify_bundles import Signed
-from provstore.evidence.verify_content import Certificate, Content
-from provstore.evidence.verify_digests import Doubt, Stated
-from provstore.evidence.verify_findings import CHAIN, Notes
-from provstore.evidence.verify_tree import Tree
+from provstore.evidence.trust.keys import RANK, Trust
+from provstore.evidence.verify.bundles import Signed
+from provstore.evidence.verify.content import Certificate, Content
+from provstore.evidence.verify.digests import Doubt, Stated
+from provstore.evidence.verify.findings import CHAIN, Notes
+from provstore.evidence.verify.tree import Tree
 from provstore.model.evidence import EvidenceLog, RankHead
 from provstore.model.verification import ASSERTED
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from provstore.errors import InputError, TrustError
 from provstore.evidence import anchors, checkpoint, dsse, files, keys, merkle, records, statement
-from provstore.evidence.trust_keys import LOG, RUN, Trust, TrustedKey
-from provstore.evidence.verify_keys import named
-from provstore.evidence.verify_signatures import UNREAD
+from provstore.evidence.trust.keys import LOG, RUN, Trust, TrustedKey
+from provstore.evidence.verify.keys import named
+from provstore.evidence.verify.signatures import UNREAD
 from provstore.model.verification import ALWAYS, FAULT, OK, REVOKED, UNKNOWN, UNPROVEN, EvidenceFinding, Verification
 
 ALONE = "One file by itself: what came before and after it, and whether anything of the run is missing, is not checked."

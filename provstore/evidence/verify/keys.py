@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from provstore.errors import InputError
 from provstore.evidence.anchors import Anchor
 from provstore.evidence.moments import nanoseconds
-from provstore.evidence.trust_keys import REVOKED, Trust, TrustedKey
-from provstore.evidence.verify_bundles import Signed
-from provstore.evidence.verify_findings import KEY, Notes
+from provstore.evidence.trust.keys import REVOKED, Trust, TrustedKey
+from provstore.evidence.verify.bundles import Signed
+from provstore.evidence.verify.findings import KEY, Notes
 from provstore.model.verification import REVOKED as REVOKED_WORDS
 
 MOST_ROTATIONS = 256

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provstore.evidence.anchors import Anchor, lies_within, scope_of
-from provstore.evidence.verify_bundles import Chain, Expected, Signed
-from provstore.evidence.verify_findings import Notes
-from provstore.evidence.verify_tree import Tree
+from provstore.evidence.verify.bundles import Chain, Expected, Signed
+from provstore.evidence.verify.findings import Notes
+from provstore.evidence.verify.tree import Tree
 from provstore.model.verification import NO_ANCHOR, PARTLY_ANCHORED, AnchorReach
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provstore.errors import InputError, NotUnderstoodError, StoreError, TrustError
-from provstore.evidence import trust_fields as fields
-from provstore.evidence.trust_document import SCHEMA
+from provstore.evidence.trust import fields
+from provstore.evidence.trust.document import SCHEMA
 from provstore.model import canonical
 from provstore.model.canonical import Json
 

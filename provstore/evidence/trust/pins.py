@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provstore import config
-from provstore.evidence import trust_fields as fields
-from provstore.evidence.trust_document import MAX_SIGNATURES, SCHEMA, is_lineage
-from provstore.evidence.trust_state import read_own, write_atomically
-from provstore.evidence.trust_steps import Root
+from provstore.evidence.trust import fields
+from provstore.evidence.trust.document import MAX_SIGNATURES, SCHEMA, is_lineage
+from provstore.evidence.trust.state import read_own, write_atomically
+from provstore.evidence.trust.steps import Root
 from provstore.model import canonical
 from provstore.model.canonical import Json
 

@@ -15,10 +15,10 @@ from itertools import islice
 from provstore.errors import InputError, ProvstoreError, TrustError
 from provstore.evidence import anchors, checkpoint, dsse, keys, merkle, public_forms
 from provstore.evidence.files import MAX_SIGSTORE_BYTES, ExportedEvidence
-from provstore.evidence.trust_keys import LOG, RUN, Trust
-from provstore.evidence.verify import Checked
-from provstore.evidence.verify_findings import Notes
-from provstore.evidence.verify_signatures import UNREAD
+from provstore.evidence.trust.keys import LOG, RUN, Trust
+from provstore.evidence.verify.findings import Notes
+from provstore.evidence.verify.signatures import UNREAD
+from provstore.evidence.verify.walk import Checked
 from provstore.model.verification import FAULT, NOT_CHECKED, OK, UNKNOWN, UNPROVEN
 
 MOST_NAMES = 1_000

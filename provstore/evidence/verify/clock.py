@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from provstore.errors import InputError
 from provstore.evidence.moments import nanoseconds
-from provstore.evidence.verify_findings import Notes
+from provstore.evidence.verify.findings import Notes
 
 TEN_YEARS_NS = 3_652 * 86_400 * 1_000_000_000
 

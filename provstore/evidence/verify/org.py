@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from provstore.errors import ConfigError, TrustError
 from provstore.evidence import anchors, checkpoint
-from provstore.evidence.trust_keys import LOG, RUN, Trust
+from provstore.evidence.trust.keys import LOG, RUN, Trust
 from provstore.model.evidence import EvidenceLog
 
 

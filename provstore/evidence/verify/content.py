@@ -10,10 +10,10 @@ from typing import Any
 from provstore.errors import TrustError
 from provstore.evidence import keys, rank_heads, records
 from provstore.evidence.statement import NO_POLICY, Policy
-from provstore.evidence.verify_clock import WallClock
-from provstore.evidence.verify_digests import Digests
-from provstore.evidence.verify_findings import KEY, TREE, Notes
-from provstore.evidence.verify_records import Fields, fields, guess, quick_digest_reader, quick_reader
+from provstore.evidence.verify.clock import WallClock
+from provstore.evidence.verify.digests import Digests
+from provstore.evidence.verify.findings import KEY, TREE, Notes
+from provstore.evidence.verify.records import Fields, fields, guess, quick_digest_reader, quick_reader
 from provstore.model.evidence import (
     DIGEST,
     INGEST,

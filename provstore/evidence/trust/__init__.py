@@ -1,0 +1,1 @@
+"""The trust file of a verifier: its bytes, its keys, its changes, and what is remembered of it."""

@@ -1,0 +1,1 @@
+"""Verification: bytes, trust and anchors in, findings out."""
