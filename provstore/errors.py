@@ -8,6 +8,7 @@ EXIT_USAGE = 2
 EXIT_UNDECIDED = 3
 EXIT_NOT_UNDERSTOOD = 4
 EXIT_ROLLBACK = 5
+EXIT_SAFE_MODE = 6
 EXIT_STORE = 7
 EXIT_INTERRUPTED = 130
 
@@ -61,6 +62,12 @@ class StoreError(ProvstoreError):
     """The store or the journal is unavailable, locked, full or damaged: the operator puts it right."""
 
     exit_code = EXIT_STORE
+
+
+class SafeModeError(ProvstoreError):
+    """Safe mode is on: nothing is written, run or contacted until the operator who switched it on ends it."""
+
+    exit_code = EXIT_SAFE_MODE
 
 
 class IncompleteError(ProvstoreError):

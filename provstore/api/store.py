@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from provstore import config, cypher
 from provstore.api.answers import answer, asked, one_attempt
+from provstore.api.control import require_off
 from provstore.api.lagging import REASON, hinting, incomplete
 from provstore.api.opening import open_both
 from provstore.errors import ConfigError
@@ -381,6 +382,7 @@ class Store:
     def _require_writable(self, what: str) -> None:
         if self._read_only:
             raise ConfigError(f"{self.uri}: store: opened for reading only; {what}")
+        require_off(what, self._journal_directory)
 
     def _signs(self, signer: Signer | None = None, limits: Limits | None = None) -> Signing:
         """Return what records and signs, made when it is first needed."""

@@ -10,6 +10,18 @@ import orjson
 from provstore.errors import ConfigError, InputError
 
 
+def one_of(given: str, known: Iterable[str], thing: str) -> str:
+    """Return ``given`` if it is one of the known words.
+
+    Raises:
+        ConfigError: It is none of them.
+    """
+    words = tuple(known)
+    if given not in words:
+        raise ConfigError(f"{thing}: {given}: not known; known are {', '.join(words)}")
+    return given
+
+
 def rank_map(file: Path | None) -> dict[str, int] | None:
     """Return the map from file name to rank that ``file`` holds as a JSON object.
 

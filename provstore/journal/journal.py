@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from provstore.errors import InputError, StoreError
-from provstore.journal import batches, blobs, columns, evidence, frames, recovery, scan, segments, writer
+from provstore.journal import batches, blobs, columns, control, evidence, frames, recovery, scan, segments, writer
 from provstore.journal.batches import Batch, Origin
 from provstore.journal.check import check
 from provstore.journal.disk import Disk
@@ -68,7 +68,9 @@ class Journal:
             if isinstance(error, OSError):
                 raise writer.failure(directory, error) from error
             raise
-        return Journal(found, output, held, disk or Disk())
+        journal = Journal(found, output, held, disk or Disk())
+        journal._absorb()  # noqa: SLF001
+        return journal
 
     @property
     def position(self) -> int:
@@ -351,6 +353,21 @@ class Journal:
         if self._lock.pid != os.getpid():
             raise StoreError(f"journal: {self.directory}: was opened by process {self._lock.pid}, before a fork")
         return self._output
+
+    def _absorb(self) -> None:
+        """Make events of what operators switched meanwhile; what a full disk refuses now waits for the next holder."""
+        waiting = list(control.waiting(self.directory))
+        if not waiting:
+            return
+        output, events = self._require_writer(), [said for _, said in self.events()]
+        known = {said.get("id") for said in events}
+        try:
+            for _, change in waiting:
+                if change.id not in known:
+                    self._event_entries.append(output.append(frames.EVENT, canonical.encode(change.event())))
+        except StoreError:
+            return
+        control.absorbed(self.directory, [path for path, _ in waiting], events)
 
     def _note_full(self, output: writer.Writer, cause: BaseException | None, scope: Scope, rows: int) -> None:
         """Give the reserve back to a full disk and note there what was refused, as far as it goes."""
