@@ -69,7 +69,7 @@ class Journal:
                 raise writer.failure(directory, error) from error
             raise
         journal = Journal(found, output, held, disk or Disk())
-        journal._absorb()  # noqa: SLF001
+        journal._absorb()
         return journal
 
     @property
