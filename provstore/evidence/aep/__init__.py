@@ -1,0 +1,1 @@
+"""Records of the agent evidence protocol: their canonical form, chains, signatures, schemas and axes."""
