@@ -1,9 +1,10 @@
-"""Safe mode: while it is on, nothing on this journal is written, run or contacted by any process."""
+"""What an operator switches: safe mode, which stops writing and running, and deeper recording of a running job."""
 
 from __future__ import annotations
 
 import getpass
 import os
+import re
 import socket
 import time
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ from pathlib import Path
 
 from provstore import config
 from provstore.errors import ConfigError, SafeModeError, StoreError
+from provstore.evidence.recording import orders
+from provstore.evidence.recording.orders import Order
 from provstore.journal import Journal, control
+
+_SCOPE = re.compile(r"rank:(0|[1-9][0-9]{0,6})|(group|host):.{1,200}|epoch|run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,45 @@ def require_off(what: str, directory: Path | None) -> None:
     if state.is_on:
         said = f"{what}: refused by safe mode: {state.who} on {state.host} switched it on at {state.since}: "
         raise SafeModeError(said + state.reason, hint="provstore admin safe-mode off ends it")
+
+
+def escalate(directory: Path, scope: str, reason: str, steps: int | None = None) -> Order:
+    """Order that a running job records a scope in full; return the order, with its first step.
+
+    Args:
+        directory: Capture directory of the job.
+        scope: ``rank:<r>``, ``group:<name>``, ``host:<h>``, ``epoch`` or ``run``.
+        reason: Stands in the record.
+        steps: For so many training steps; until :func:`deescalate` when not given.
+
+    Raises:
+        ConfigError: No such scope, or no reason.
+        InputError: There is no such directory.
+        StoreError: It could not be made durable.
+    """
+    if not _SCOPE.fullmatch(scope):
+        raise ConfigError(f"{scope}: --scope: not rank:R, group:NAME, host:NAME, epoch or run")
+    if not reason.strip():
+        raise ConfigError("escalate: --reason: say why; it stands in the record")
+    order = Order(
+        0, "manual", scope, "P1", 0, reason.strip(), f"{_user()}@{socket.gethostname()}", time.time_ns(), steps
+    )
+    return orders.give(directory, order)
+
+
+def deescalate(directory: Path, scope: str | None = None) -> tuple[Order, ...]:
+    """End the orders for a scope, or all of them; return those that were open.
+
+    Raises:
+        ConfigError: Nothing is ordered for that scope.
+        InputError: There is no such directory.
+        StoreError: It could not be made durable.
+    """
+    ended = orders.close(directory, scope)
+    if not ended:
+        known = ", ".join(sorted({one.scope for one in orders.read(directory) if not one.is_closed})) or "nothing"
+        raise ConfigError(f"{scope or 'deescalate'}: nothing is ordered for it; ordered is {known}")
+    return ended
 
 
 def _state(directory: Path | None) -> SafeMode:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from provstore.cli._choices import one_of
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
-from provstore.cli._text import folded
+from provstore.cli._text import counted, folded
+from provstore.errors import ConfigError
 
 if TYPE_CHECKING:
     from provstore.api.control import SafeMode
@@ -23,8 +27,21 @@ provstore admin safe-mode on --reason "disk of node 7 is being copied"
 provstore admin safe-mode status
 provstore admin safe-mode off""",
     "resume": "Example: provstore admin resume",
+    "escalate": """Examples:
+
+\b
+provstore admin escalate --scope run --steps 50 --reason "loss looks odd" --directory capture
+provstore admin escalate --scope rank:3 --reason "its host was replaced" --directory capture""",
+    "deescalate": "Example: provstore admin deescalate --scope run --directory capture",
 }
 _STATES = ("on", "off", "status")
+_SCOPE = "rank:R, group:NAME, host:NAME, epoch or run."
+_DIRECTORY = typer.Option(
+    metavar="DIR",
+    help="Capture directory of the running job.",
+    envvar="PROVSTORE_CAPTURE_DIRECTORY",
+    show_envvar=True,
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,7 +49,8 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(
         help="Switch what holds for every process on a store.", no_args_is_help=True, rich_markup_mode=None
     )
-    for name, command in (("safe-mode", safe_mode), ("resume", resume)):
+    commands = (("safe-mode", safe_mode), ("resume", resume), ("escalate", escalate), ("deescalate", deescalate))
+    for name, command in commands:
         group.command(name, epilog=_EXAMPLES[name])(flags(command))
     app.add_typer(group, name="admin")
 
@@ -69,6 +87,62 @@ def resume(settings: Globals) -> None:
     from provstore.api import control
 
     _show(settings, control.switch(settings.store, settings.journal, on=False, reason=""))
+
+
+def escalate(
+    settings: Globals,
+    *,
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help=f"What to record more deeply: {_SCOPE}")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; stands in the record.")],
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="For so many steps [default: until deescalate].", min=1)
+    ] = None,
+    directory: Annotated[Path | None, _DIRECTORY] = None,
+) -> None:
+    """Have a running job record a scope in full.
+
+    All ranks begin at one step, two after the latest that is recorded. An order for a scope that has one makes it last
+    longer. Exit code: 0 ordered, 2 no such directory, 7 it cannot be written.
+    """
+    from provstore.api import control
+
+    order = control.escalate(_given(directory), scope, reason, steps)
+
+    def draw(console: Console) -> None:
+        length = f"for {counted(steps, 'step')}" if steps is not None else "until provstore admin deescalate"
+        said = f"{order.name}: {order.scope} is recorded in full from step {order.from_step}, {length}"
+        print_lines(console, (Line(text) for text in folded(said, console.width, "", "  ")))
+
+    Screen(settings).show({"ordered": asdict(order)}, draw)
+
+
+def deescalate(
+    settings: Globals,
+    *,
+    scope: Annotated[
+        str | None, typer.Option(metavar="SCOPE", help=f"{_SCOPE} [default: all orders]", show_default=False)
+    ] = None,
+    directory: Annotated[Path | None, _DIRECTORY] = None,
+) -> None:
+    """End what escalate ordered.
+
+    Exit code: 0 done, 2 no such directory, or nothing is ordered for that scope, 7 it cannot be written.
+    """
+    from provstore.api import control
+
+    ended = control.deescalate(_given(directory), scope)
+
+    def draw(console: Console) -> None:
+        print_lines(console, (Line(f"{order.name}: {order.scope}: ended") for order in ended))
+
+    Screen(settings).show({"ended": [asdict(order) for order in ended]}, draw)
+
+
+def _given(directory: Path | None) -> Path:
+    if directory is None:
+        text = "--directory: not given, and PROVSTORE_CAPTURE_DIRECTORY is not set"
+        raise ConfigError(text, hint="it is the directory that provstore.capture.evidence writes")
+    return directory
 
 
 def _show(settings: Globals, found: SafeMode) -> None:
