@@ -37,5 +37,8 @@ def require_org(logs: Iterable[EvidenceLog], trust: Trust, org: str) -> None:
                     expected = checkpoint.origin(org, about.store, about.run, about.attempt)
                     other = (about.org, point.origin, expected)
     if other is not None:
-        text = f"{org}: --org: expected origin {other[2]}, and what is signed here is {other[1]}"
+        text = (
+            f"{org}: --org: the checkpoints here are about another org, {other[0]}: "
+            f"expected origin {other[2]}, and what is signed here is {other[1]}"
+        )
         raise ConfigError(text, hint=f"--org {other[0]}")

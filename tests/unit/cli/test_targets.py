@@ -115,6 +115,15 @@ def test_another_org_than_that_of_every_checkpoint_is_a_mistake_and_no_tampering
     assert strange.code == 2
 
 
+def test_another_org_is_told_once_for_all_runs_with_the_org_that_the_checkpoints_are_about(signed):
+    answer = signed("verify", "--org", "other")
+    assert (answer.code, answer.out) == (2, "")
+    said = " ".join(answer.err.split())
+    assert "other: --org: the checkpoints here are about another org, provstore:" in said
+    assert "--org provstore" in said
+    assert "wrong-run" not in said
+
+
 def test_an_org_in_a_checkpoint_that_no_trusted_key_signed_stays_a_fault(signed, exported):
     note = exported / "epoch-0.checkpoint"
     note.write_bytes(note.read_bytes().replace(b"provstore/", b"otherorgs/", 1))
