@@ -168,7 +168,8 @@ class StoreVerifier:
         journal = self._journal
         self._of_journal()
         cause_of = Losses(self._losses, {}).cause_of_batch
-        return compare_batches(log.run, log.attempt, journal.batches(), log.records(), journal.batch_fault, cause_of)
+        batches = journal.batches(_told_by_check)
+        return compare_batches(log.run, log.attempt, batches, log.records(), journal.batch_fault, cause_of)
 
     def _limits(self) -> list[str]:
         """Return in the fixed words what the asked source, or a shared graph, cannot show."""
@@ -230,11 +231,15 @@ class StoreVerifier:
     def _of_others(self, pair: tuple[str, int]) -> Iterator[EvidenceFinding]:
         """Yield that batches of other attempts, which nobody has signed, say something of this one's elements."""
         if self._elsewhere is None:
-            several = len({(batch.run, batch.attempt) for _, batch in self._journal.batches()}) > 1
+            several = len({(batch.run, batch.attempt) for _, batch in self._journal.batches(_told_by_check)}) > 1
             blocks = self._journal.blocks(on_problem=lambda _: None) if several else ()
             self._elsewhere = stated_elsewhere(blocks)
         numbers = self._elsewhere.get(pair, [])
-        whose = {number: (batch.run, batch.attempt) for number, batch in self._journal.batches()} if numbers else {}
+        whose = (
+            {number: (batch.run, batch.attempt) for number, batch in self._journal.batches(_told_by_check)}
+            if numbers
+            else {}
+        )
         for number in numbers:
             if number not in self._signed(whose[number]):
                 text = "run {}, attempt {}".format(*whose[number]) if whose[number][0] else "imported documents"
@@ -278,8 +283,7 @@ def verify_store(
     scopes = verifier.scopes(*asked)
     if not scopes:
         fitting((), uri, *asked)
-    if asked[0] is not None or len(scopes) == 1:
-        require_org((journal.evidence(one.run, one.attempt) for one in scopes), belief.trust, belief.org)
+    require_org((journal.evidence(one.run, one.attempt) for one in scopes), belief.trust, belief.org)
     answers = []
     for at, scope in enumerate(scopes):
         answers.append(verifier.verify(scope, refresh=refresh))
@@ -368,6 +372,10 @@ def _unfinished(scope: Scope, late: str) -> EvidenceFinding:
     """Return that a graph could not be compared, because of what it lacks."""
     text = f"{late[:1].upper()}{late[1:]}: it was not compared."
     return EvidenceFinding(scope.run, scope.attempt, None, None, "check-unfinished", "the graph", text)
+
+
+def _told_by_check(_: Problem) -> None:
+    """Pass over a frame that cannot be read: the check of the whole journal names it, for every run."""
 
 
 def _of_problem(found: Problem) -> EvidenceFinding:

@@ -177,26 +177,24 @@ class Journal:
         wanted = [entry for entry in self._evidence_entries if after < entry.jseq <= until]
         yield from self._frames_of(wanted, on_problem)
 
-    def batches(self) -> Iterator[tuple[int, Batch]]:
+    def batches(self, on_problem: Callable[[Problem], None] | None = None) -> Iterator[tuple[int, Batch]]:
         """Yield (number, what its frame says) of every batch.
 
+        Args:
+            on_problem: Called for each frame that is no batch this version knows, which is then left out.
+
         Raises:
-            StoreError: A frame is sound, yet no batch this version knows.
+            StoreError: A frame is sound, yet no batch this version knows, and there is no ``on_problem``.
         """
-        for entry, batch in batches.read(self.directory, self._entries):
-            yield entry.jseq, batch
+        for entry, payload in segments.payloads(self.directory, self._entries):
+            try:
+                yield entry.jseq, batches.parse(self.directory, entry, payload)
+            except StoreError as error:
+                _report(_not_understood(entry, error), self.directory, on_problem)
 
     def batch_fault(self, batch: Batch) -> str | None:
         """Return what is wrong with the files of a batch, read now: ``None`` when they are what its frame says."""
-        path = batch.facts_path(self.directory)
-        if path is not None and (fault := blobs.facts_fault(path, batch.sha256)):
-            return f"facts {fault}"
-        source = batch.source
-        if source is not None and source.is_kept:
-            path = blobs.path_of(self.directory, source.sha256, blobs.SOURCE_SUFFIX)
-            if fault := blobs.source_fault(path, source.sha256, source.size_bytes):
-                return f"source bytes {fault}"
-        return None
+        return batch.fault(self.directory)
 
     def events(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Yield (number, content) of what happened to the journal itself: recoveries, a full disk."""
@@ -209,8 +207,11 @@ class Journal:
                 yield entry.jseq, dict(said)
 
     def scopes(self) -> list[Scope]:
-        """Return every (run, attempt) of which there are batches or evidence, in order of their names."""
-        known = {(batch.run, batch.attempt) for _, batch in batches.read(self.directory, self._entries)}
+        """Return every (run, attempt) of which there are batches or evidence, in order of their names.
+
+        A frame that says of no run what it belongs to is left out; :meth:`check` names it.
+        """
+        known = {(batch.run, batch.attempt) for _, batch in self.batches(lambda _: None)}
         return sorted(known | set(self._known_evidence()))
 
     def evidence(self, run: str, attempt: int) -> JournalEvidence:
@@ -310,9 +311,7 @@ class Journal:
             try:
                 yield entry.jseq, evidence.parse(entry, payload)
             except StoreError as error:
-                place = segments.file_name(entry.segment)
-                lost = Problem(DAMAGED, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
-                _report(lost, self.directory, on_problem)
+                _report(_not_understood(entry, error), self.directory, on_problem)
 
     def source(self, sha256: str) -> bytes:
         """Return the bytes of a source file.
@@ -325,6 +324,26 @@ class Journal:
                 path = blobs.path_of(self.directory, sha256, blobs.SOURCE_SUFFIX)
                 return blobs.read_source(path, sha256, batch.source.size_bytes)
         raise StoreError(f"journal: {self.directory}: the bytes of {sha256} were not kept")
+
+    def keep(self, data: bytes) -> str:
+        """Keep bytes that records name by their SHA-256, which is returned; they are durable now.
+
+        Raises:
+            StoreError: They could not be made durable.
+        """
+        self._require_writer()
+        try:
+            return blobs.put_bytes(self.directory, data, self._disk)
+        except OSError as error:
+            raise writer.failure(self.directory, error) from error
+
+    def kept(self, sha256: str, size_bytes: int) -> bytes:
+        """Return bytes that :meth:`keep` kept.
+
+        Raises:
+            StoreError: They are missing or altered.
+        """
+        return blobs.read_source(blobs.path_of(self.directory, sha256, blobs.SOURCE_SUFFIX), sha256, size_bytes)
 
     def check(self) -> list[Problem]:
         """Return everything that is wrong, worst first; every byte is read and nothing is changed."""
@@ -379,6 +398,11 @@ class Journal:
             self._event_entries.append(output.append(frames.EVENT, said))
         except (OSError, StoreError):
             return
+
+
+def _not_understood(entry: Entry, error: StoreError) -> Problem:
+    place = segments.file_name(entry.segment)
+    return Problem(DAMAGED, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
 
 
 def _report(found: Problem, directory: Path, on_problem: Callable[[Problem], None] | None) -> None:

@@ -12,7 +12,7 @@ import pytest
 import provstore
 from provstore.cli.verify import verification_lines
 from provstore.evidence.keys import PrivateKey
-from provstore.journal import Journal
+from provstore.journal import Journal, frames, segments
 from provstore.model.verification import Verification
 from tests.simulator import Scenario, Shape3D, simulate
 
@@ -64,6 +64,24 @@ def judged(signed: Path) -> Callable[[Path, str], Verification]:
         return answer
 
     return verify
+
+
+def with_malformed_head(store: Path, run: str) -> None:
+    """Write the journal anew, with right checksums, so that the first batch of a run names no kind that is known."""
+    ((number, path),) = segments.listing(store / "journal").items()
+    header = segments.read_header(path, number)
+    assert header is not None
+    seed, made, is_done = frames.seed(header.journal_id, number), [frames.MAGIC], False
+    with path.open("rb") as file:
+        at = len(frames.MAGIC)
+        while (found := frames.unchecked(file, at)) is not None:
+            payload = found.payload
+            if found.type in frames.FACTS and not is_done and b'"run":"%s"' % run.encode() in payload:
+                payload, is_done = payload.replace(b'"kind":"batch"', b'"kind":"other"', 1), True
+            made.append(frames.encode(found.type, found.jseq, payload, seed))
+            at = found.end
+    assert is_done
+    path.write_bytes(b"".join(made))
 
 
 def edit(store: Path, text: str) -> None:
@@ -147,3 +165,20 @@ def test_a_journal_that_lost_its_end_says_it_once(signed: Path, tmp_path: Path, 
     assert gone.text.startswith("the graph holds batches ")
     assert {one.cause for one in answer.findings if one.code == "graph-mismatch"} <= {"acked-lost", "journal-damaged"}
     assert not any("acked-lost: acked-lost" in line for line in shown(answer))
+
+
+def test_a_batch_whose_head_says_nothing_stops_no_verification(signed: Path, tmp_path: Path, judged) -> None:
+    shutil.copytree(signed / "store", tmp_path / "store")
+    with_malformed_head(tmp_path / "store", "other")
+    of_job, of_other = judged(tmp_path / "store", "job"), judged(tmp_path / "store", "other")
+
+    for answer in (of_job, of_other):
+        (named,) = [one for one in answer.findings if one.code == "journal-damaged"]
+        assert "is not understood" in named.text
+        assert answer.exit_code == 7
+    assert [one.code for one in of_job.findings] == ["journal-damaged", "not-closed", "unanchored"]
+    assert of_job.axes["signature"] == of_job.axes["tree"] == "ok"
+    assert {one.cause for one in of_other.findings if one.code == "rows-missing"} == {"journal-damaged"}
+    with provstore.open(f"embedded:{tmp_path / 'store'}", read_only=True) as opened:
+        belief = provstore.belief(public_keys=[signed / "key.hex"])
+        assert {one.run for one in opened.verify(belief=belief, refresh=False)} == {"job", "other"}
