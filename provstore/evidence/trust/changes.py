@@ -104,10 +104,5 @@ def rotated(trust: Trust, keyid: str, public: bytes, *, alias: str | None = None
     return _next(trust, root=root, keys=(*others, retired, follower))
 
 
-def with_root(trust: Trust, root: Sequence[TrustedKey], threshold: int) -> Trust:
-    """Return the next version, in which these root keys decide; a threshold of the old root must sign it too."""
-    return _next(trust, root=tuple(root), threshold=threshold)
-
-
 def _next(trust: Trust, **changes: object) -> Trust:
     return replace(trust, version=trust.version + 1, **changes)  # type: ignore[arg-type]
