@@ -6,20 +6,23 @@ collector, rank ``None``) in this attempt, from 0, without gaps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provstore.errors import InputError, NotUnderstoodError, TrustError
 from provstore.evidence import keys, record_shapes, stated
+from provstore.evidence.shape_checks import is_values
 from provstore.model import canonical, evidence
 from provstore.model.canonical import Json
 from provstore.model.evidence import AgreedDigest, Observation, Scalar
+from provstore.model.recording import Escalation
 
 MAX_LINE_BYTES = canonical.MAX_RECORD_BYTES
 
 # The common members are checked at once, and lists of named values are right by the way they are built.
 _OWN_CHECKS = {
-    kind: tuple((name, holds) for name, holds in checks.items() if holds is not record_shapes.is_values)
+    kind: tuple((name, holds) for name, holds in checks.items() if holds is not is_values)
     for kind, checks in record_shapes.OWN.items()
 }
 
@@ -151,6 +154,108 @@ def run_close(
     """Return the last record of a run: why it ended, and the records and batches before this one."""
     own: dict[str, Json] = {"batches": batches, "reason": reason, "records": records}
     return _line(evidence.RUN_CLOSE, (run, attempt, n), None, at_ns, own)
+
+
+def epoch_bundle(run: str, attempt: int, n: int, *, at_ns: int | None, own: Mapping[str, Json]) -> bytes:
+    """Return the record of a training epoch; ``own`` comes from :mod:`provstore.evidence.epoch_bundles`."""
+    return _line(evidence.EPOCH_BUNDLE, (run, attempt, n), None, at_ns, dict(own))
+
+
+def epoch_link(
+    run: str,
+    attempt: int,
+    n: int,
+    *,
+    bundle: str,
+    prev: str | None,
+    epochs: Sequence[tuple[int, str]] = (),
+    aep: bytes | None = None,
+    aep_prev: str | None = None,
+) -> bytes:
+    """Return the record that says where an epoch's bundle stands.
+
+    Args:
+        run: The run.
+        attempt: Its incarnation.
+        n: Number among the records of the collector.
+        bundle: Digest of the bundle.
+        prev: Digest of the bundle of this run that was recorded before it.
+        epochs: Number and SHA-256 of the epoch file of the signed evidence epochs that hold its records, where they
+            were signed before this record.
+        aep: The agent record of the epoch, byte for byte; kept as a blob.
+        aep_prev: What that record is chained to.
+    """
+    own: dict[str, Json] = {
+        "aep": None if aep is None else hashlib.sha256(aep).hexdigest(),
+        "aep_bytes": 0 if aep is None else len(aep),
+        "aep_prev": aep_prev,
+        "bundle": bundle,
+        "evidence_epochs": [{"number": number, "sha256": sha256} for number, sha256 in epochs],
+        "prev": prev,
+    }
+    return _line(evidence.EPOCH_LINK, (run, attempt, n), None, None, own)
+
+
+def escalation(
+    run: str, attempt: int, n: int, said: Escalation, *, event: str, rank: int | None, at_ns: int | None = None
+) -> bytes:
+    """Return the record of an escalation that was opened, extended or closed."""
+    own: dict[str, Json] = {
+        "close_reason": said.close_reason,
+        "closed_ns": None if said.closed_ns is None else canonical.tag_integer(said.closed_ns),
+        "closed_step": said.closed_step,
+        "event": event,
+        "evidence": list(said.evidence),
+        "latched": said.latched,
+        "number": said.number,
+        "opened_ns": canonical.tag_integer(said.opened_ns),
+        "opened_step": said.opened_step,
+        "reason": said.reason,
+        "rule": said.rule,
+        "scope": said.scope,
+        "source": said.source,
+        "threshold": None if said.threshold is None else canonical.tag_double(said.threshold),
+        "trigger": said.trigger,
+        "value": None if said.value is None else canonical.tag_double(said.value),
+    }
+    return _line(evidence.ESCALATION, (run, attempt, n), rank, at_ns, own)
+
+
+def capture_fault(
+    run: str, attempt: int, n: int, *, rank: int, place: str, error: str, count: int, at_ns: int | None
+) -> bytes:
+    """Return the record of something that failed while a run was recorded; ``count`` times so far."""
+    own: dict[str, Json] = {"count": count, "error": error, "place": place}
+    return _line(evidence.CAPTURE_FAULT, (run, attempt, n), rank, at_ns, own)
+
+
+def control(
+    run: str,
+    attempt: int,
+    n: int,
+    *,
+    what: str,
+    state: str,
+    scope: str | None = None,
+    reason: str | None = None,
+    who: str | None = None,
+    at_ns: int | None = None,
+) -> bytes:
+    """Return the record of what an operator ordered.
+
+    Args:
+        run: The run; ``""`` for an order about the whole store.
+        attempt: Its incarnation.
+        n: Number among the records of the collector.
+        what: ``safe-mode``, ``escalation``, …
+        state: ``on``, ``off``, ``opened``, ``closed``, …
+        scope: What it is about.
+        reason: As the operator wrote it.
+        who: User and host.
+        at_ns: Wall clock, nanoseconds since 1970.
+    """
+    own: dict[str, Json] = {"reason": reason, "scope": scope, "state": state, "what": what, "who": who}
+    return _line(evidence.CONTROL, (run, attempt, n), None, at_ns, own)
 
 
 def parse(line: bytes) -> dict[str, Any]:

@@ -119,6 +119,17 @@ class Batch:
         path = self.facts_path(directory)
         return path is None or (path.is_file() and path.stat().st_size == self.size_bytes)
 
+    def fault(self, directory: Path) -> str | None:
+        """Return what is wrong with the files of the batch, read now: ``None`` when they are what its frame says."""
+        path = self.facts_path(directory)
+        if path is not None and (fault := blobs.facts_fault(path, self.sha256)):
+            return f"facts {fault}"
+        if self.source is not None and self.source.is_kept:
+            path = blobs.path_of(directory, self.source.sha256, blobs.SOURCE_SUFFIX)
+            if fault := blobs.source_fault(path, self.source.sha256, self.source.size_bytes):
+                return f"source bytes {fault}"
+        return None
+
     def block(self, directory: Path) -> Block:
         """Return the facts.
 

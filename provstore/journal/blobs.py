@@ -77,6 +77,20 @@ def put_source(directory: Path, source: Path, digest: str, disk: Disk) -> None:
         os.close(descriptor)
 
 
+def put_bytes(directory: Path, data: bytes, disk: Disk) -> str:
+    """Store bytes durably in the form of a source blob, if they are not there yet; return their digest."""
+    import pyarrow as pa
+
+    digest = hashlib.sha256(data).hexdigest()
+    path = path_of(directory, digest, SOURCE_SUFFIX)
+    disk.make_directory(path.parent)
+    if source_fault(path, digest, len(data)) is None:
+        disk.sync_directory(path.parent)
+    else:
+        writer.put(disk, directory, path, pa.Codec("zstd", compression_level=_LEVEL).compress(data, asbytes=True))
+    return digest
+
+
 def read_facts(path: Path, digest: str) -> bytes:
     """Return a facts blob.
 

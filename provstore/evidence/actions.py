@@ -1,0 +1,191 @@
+"""Action records: the canonical line of one action of a run, and back.
+
+Absent values are left out. What a line has no place of its own for stands in its member ``training``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from provstore.errors import InputError
+from provstore.evidence import records
+from provstore.model import canonical, evidence
+from provstore.model.action import Action
+from provstore.model.canonical import Json
+from provstore.model.recording import READ
+
+OPENING = b'{"action_id":'
+"""Every action record begins so, and no record of another kind does."""
+RECORDED = "recorded"
+_USUAL_SIDE = "in"
+"""Of a call in a group, where its record names no side."""
+_NS_PER_MS = 1_000_000
+_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+_NUMBERED = b'"kind":"action","n":'
+_TOP = (
+    ("causal_chain_id", "chain"),
+    ("delta_ref", "delta_ref"),
+    ("parent_action_id", "parent"),
+    ("post_state_digest", "digest_out"),
+    ("pre_state_digest", "digest_in"),
+    ("state_digest_kind", "digest_kind"),
+)
+"""Member of the line → attribute, where a value may be absent."""
+_TRAINING = (
+    "dtypes_in",
+    "dtypes_out",
+    "epoch",
+    "finite_in",
+    "finite_out",
+    "group",
+    "name",
+    "op_id",
+    "peer",
+    "reduce_op",
+    "root",
+    "seq",
+    "shapes_in",
+    "shapes_out",
+)
+"""Members of ``training`` that are attributes of the same name, where a value may be absent."""
+
+
+def record_line(action: Action, run: str, attempt: int, n: int) -> bytes:
+    """Return the record of an action.
+
+    Args:
+        action: What was recorded.
+        run: The run.
+        attempt: Its incarnation.
+        n: Number among the records of the action's rank.
+
+    Raises:
+        InputError: A value that no record can hold.
+    """
+    said = members(action)
+    _shorten(said["training"])
+    said["at"] = f"i64:{action.at_ns}"
+    said["attempt"] = attempt
+    said["kind"] = evidence.ACTION
+    said["n"] = n
+    said["rank"] = action.rank
+    said["run"] = run
+    said["schema"] = evidence.RECORD_SCHEMA
+    try:
+        line = b"%b" % orjson.dumps(said, option=_OPTIONS)
+    except TypeError as error:
+        raise InputError(f"record: action: {action.action_id[:80]!a}: {error}") from error
+    if len(line) > records.MAX_LINE_BYTES:
+        raise InputError(f"record: action: {len(line)} bytes are more than {records.MAX_LINE_BYTES}")
+    return line
+
+
+def members(action: Action) -> dict[str, Any]:
+    """Return what a record and an agent's record say alike of an action: all but run, attempt, rank and time."""
+    op, backend = action.op, action.backend
+    training: dict[str, Any] = {
+        "op": op,
+        "policy_mode": action.policy_mode,
+        "policy_reason": action.policy_reason,
+        "shortfall": action.shortfall,
+    }
+    for name in _TRAINING:
+        if (value := getattr(action, name)) is not None:
+            training[name] = value
+    if action.step is not None:
+        training["step"] = action.step
+        training["step_basis"] = RECORDED
+    if action.side is not None:
+        training["side"] = action.side
+    if action.escalations:
+        training["escalations"] = action.escalations
+    if action.carried_by:
+        training["carried_by"] = action.carried_by
+    if action.extra:
+        training["notes"] = [evidence.tag(name, value) for name, value in sorted(action.extra.items())]
+    said: dict[str, Any] = {
+        "action_id": action.action_id,
+        "recording_mode": action.mode,
+        "side_effect_class": action.side_effect_class,
+        "state_changing": action.side_effect_class != READ,
+        "timestamp_ms": action.at_ns // _NS_PER_MS,
+        "tool_name": op if backend is None else f"{backend}:{op}",
+        "training": training,
+    }
+    for name, attribute in _TOP:
+        if (value := getattr(action, attribute)) is not None:
+            said[name] = value
+    if action.evidence_refs:
+        said["evidence_refs"] = action.evidence_refs
+    return said
+
+
+def in_agent_record(action: Action, attempt: int) -> dict[str, Json]:
+    """Return an action as it stands in an agent's record: attempt, rank and exact time are in ``training`` there."""
+    said = members(action)
+    said["training"] |= {} if action.backend is None else {"backend": action.backend}
+    said["training"] |= {"attempt": attempt, "rank": action.rank, "timestamp_ns": f"i64:{action.at_ns}"}
+    return said
+
+
+def read(line: bytes) -> Action:
+    """Return the action of a record.
+
+    Raises:
+        TrustError: The line is no record of an action.
+    """
+    return of_record(records.parse(line))
+
+
+def of_record(said: Mapping[str, Any]) -> Action:
+    """Return the action of a record that was read strictly."""
+    training = said["training"]
+    values: dict[str, Any] = {attribute: said.get(name) for name, attribute in _TOP}
+    values |= {name: training.get(name) for name in _TRAINING}
+    if training.get("out_as_in"):
+        values |= {"dtypes_out": values["dtypes_in"], "shapes_out": values["shapes_in"]}
+    for name in ("dtypes_in", "dtypes_out"):
+        if values[name] is not None:
+            values[name] = tuple(values[name])
+    for name in ("shapes_in", "shapes_out"):
+        if values[name] is not None:
+            values[name] = tuple(map(tuple, values[name]))
+    if said["tool_name"] != training["op"]:
+        values["backend"] = said["tool_name"].removesuffix(f":{training['op']}")
+    return Action(
+        action_id=said["action_id"],
+        op=training["op"],
+        rank=said["rank"],
+        at_ns=canonical.tagged_integer(said["at"]),
+        side_effect_class=said["side_effect_class"],
+        mode=said["recording_mode"],
+        policy_mode=training["policy_mode"],
+        policy_reason=training["policy_reason"],
+        step=training.get("step"),
+        side=training.get("side", None if "group" not in training else _USUAL_SIDE),
+        shortfall=tuple(training["shortfall"]),
+        escalations=tuple(training.get("escalations", ())),
+        carried_by=tuple(training.get("carried_by", ())),
+        evidence_refs=tuple(said.get("evidence_refs", ())),
+        extra={row["n"]: row["v"] for row in training.get("notes", ())},
+        **values,
+    )
+
+
+def _shorten(training: dict[str, Any]) -> None:
+    """Leave out what most calls have alike: a record is read back as what it was made from."""
+    if training.get("side") == _USUAL_SIDE and "group" in training:
+        del training["side"]
+    shapes, dtypes = training.get("shapes_in"), training.get("dtypes_in")
+    if shapes and dtypes and shapes == training.get("shapes_out") and dtypes == training.get("dtypes_out"):
+        del training["shapes_out"], training["dtypes_out"]
+        training["out_as_in"] = True
+
+
+def content(line: bytes) -> bytes:
+    """Return an action record without its number, which differs between stores: what a bundle's digest is over."""
+    start = line.index(_NUMBERED) + len(_NUMBERED) - len(b',"n":')
+    return line[:start] + line[line.index(b",", start + 1) :]
