@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 AXES = ("structural", "semantic", "authenticity", "chain", "container", "capture")
@@ -14,6 +14,47 @@ STATUSES: Mapping[str, tuple[str, ...]] = {
     "container": ("pass", "fail"),
     "capture": (),
 }
+
+
+RECORD, ARRAY, JSONL, BUNDLE, LEDGER, COMPACTED = "record", "array", "jsonl", "aep-bundle", "ledger", "compacted-ledger"
+"""Kinds of containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One record of a container, exactly as it lies there."""
+
+    index: int
+    """Place in the container, from 0."""
+    offset: int
+    """Of its first byte in the container."""
+    data: bytes
+    """Its exact bytes; empty for one that is larger than is read."""
+    kind: str
+    """Name of the schema that it is held against, such as ``aep-record``."""
+    fault: str | None = None
+    """Why it is not read, where that was seen before its bytes were."""
+    sha256: str = ""
+    """Of its exact bytes where ``data`` does not hold them."""
+    wrapper: bytes = b""
+    """The ledger record around it, exactly as it lies there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A file of agent evidence, cut into its records."""
+
+    kind: str
+    records: Iterable[RawRecord]
+    """May be gone through again and again; a file is read anew each time, one record at a time."""
+    source: str
+    """What messages call it."""
+    problems: tuple[str, ...] = ()
+    """In words: a torn last line with its offset."""
+    manifest: bytes = b""
+    """Of a bundle, exactly as it lies there."""
+    gaps: tuple[bytes, ...] = ()
+    """What a compacted ledger says of the records that it left out, each exactly as it lies there."""
 
 
 @dataclass(frozen=True, slots=True)
