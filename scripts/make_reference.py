@@ -74,6 +74,7 @@ def findings() -> str:
     lines = ["# Findings", "", _MADE, "", intro, ""]
     for title, where, registry in (
         ("Judgements", "class", codes.FINDINGS),
+        ("Judgements on recorded actions", "class", codes.ACTION_FINDINGS),
         ("Reasons why something stays open", "undecided[].code", codes.REASONS),
     ):
         lines += [f"## {title}", ""]

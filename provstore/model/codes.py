@@ -188,3 +188,28 @@ REASONS = (
     ),
 )
 """One entry a reason for no answer; ``Undecided.code`` is its name with underscores."""
+
+ACTION_FINDINGS = (
+    Code(
+        "replica-disagreement",
+        "Ranks that must hold the same bytes do not",
+        "error",
+        "After an all-reduce, all-gather or broadcast every rank holds the same bytes. A minority holds others.",
+        "Re-execute the call from its stored inputs, then look at that rank's device and links.",
+    ),
+    Code(
+        "cross-rank-outlier",
+        "What a rank put into a reduction is far from what the others put in",
+        "warning",
+        "The size of a rank's input lies far outside the spread of the ranks of its group, and outside its own habit.",
+        "Look at that rank's batch at this step, then at its device.",
+    ),
+    Code(
+        "reexecution-mismatch",
+        "A stored output is not what the stored inputs give",
+        "error",
+        "Re-executed from the stored inputs of all ranks, a call gives another output than the one that was stored.",
+        "Look at the links and devices of the ranks whose output differs.",
+    ),
+)
+"""Classes of findings about recorded actions, beside ``nan-origin``."""

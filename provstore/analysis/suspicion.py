@@ -1,0 +1,302 @@
+"""Suspicion: the actions that a finding names, from what was recorded of their content; pure.
+
+Nothing is suspicious for being recorded in full. What a suspicious action may have spoilt is affected, not suspicious.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from provstore.analysis.wording import ranks_text
+from provstore.model.action import Action
+from provstore.model.finding import Culprit, Finding, GroupName, Undecided
+from provstore.model.suspicion import Suspicion, SuspiciousAction
+
+ORIGIN, DISAGREEMENT, OUTLIER, REEXECUTION = (
+    "nan-origin",
+    "replica-disagreement",
+    "cross-rank-outlier",
+    "reexecution-mismatch",
+)
+ALIKE_OUT = frozenset(("all_reduce", "all_gather", "all_gather_into_tensor", "broadcast"))
+"""Operations after which every rank holds the same bytes."""
+COMPARED_IN = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
+"""Operations into which ranks put values of one kind, so that their sizes can be compared."""
+
+ALARM = 6.0
+"""Robust distance at which the score is 0.8."""
+_LEAST_SPREAD = 0.15
+"""Decades; at the alarm a factor of 8: ranks that lie closer together than this differ by their batches."""
+_ATTRIBUTES = 2
+_LEAST_RANKS = 4
+_LEAST_HISTORY = 3
+_SCORE_LIMIT = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large the values of one side of an action are."""
+
+    norm: float
+    abs_max: float
+
+
+SizesOf = Callable[[Action], Sizes | None]
+
+
+def suspicious(
+    actions: Iterable[Action],
+    sizes_of: SizesOf | None = None,
+    *,
+    mismatches: Mapping[str, str] | None = None,
+    accused: Mapping[str, Finding] | None = None,
+) -> Suspicion:
+    """Return the suspicious actions of one attempt, those they may have spoilt, and what could not be judged.
+
+    Args:
+        actions: All actions, in program order on each rank; ranks in any order.
+        sizes_of: Sizes of what a rank put into an action, where its statistics are stored.
+        mismatches: ``action_id`` → in words, how its stored output differs from what its inputs give.
+        accused: ``action_id`` → the finding of a diagnosis that names it.
+    """
+    run = _Run(list(actions))
+    found: dict[tuple[str, str], SuspiciousAction] = {}
+    undecided: list[Undecided] = []
+    for one in (
+        *_origins(run),
+        *_disagreements(run, undecided),
+        *_outliers(run, sizes_of, undecided),
+        *_recomputed(run, mismatches or {}),
+        *(SuspiciousAction(run.by_id[name], finding, 1.0) for name, finding in (accused or {}).items()
+          if name in run.by_id),
+    ):  # fmt: skip
+        found.setdefault((one.action.action_id, one.finding.code), one)
+    ordered = sorted(found.values(), key=lambda one: (run.place[one.action.action_id], one.finding.code))
+    names = {one.action.action_id for one in ordered}
+    affected = tuple(one.action_id for one in run.actions if one.action_id in run.after(names) - names)
+    return Suspicion(tuple(ordered), affected, tuple(undecided), _coverage(run, sizes_of))
+
+
+class _Run:
+    """Actions with their order: by rank, and by the instance that several ranks share."""
+
+    def __init__(self, actions: list[Action]) -> None:
+        self.actions = actions
+        self.by_id = {one.action_id: one for one in actions}
+        self.place = {one.action_id: at for at, one in enumerate(actions)}
+        self.ranks: dict[int, list[Action]] = defaultdict(list)
+        self.instances: dict[str, list[Action]] = defaultdict(list)
+        for one in actions:
+            self.ranks[one.rank].append(one)
+            if one.chain is not None:
+                self.instances[one.chain].append(one)
+        self._after: dict[frozenset[str], set[str]] = {}
+
+    def after(self, names: Iterable[str]) -> set[str]:
+        """Return the ids of the actions that come after some, on their ranks and through shared instances."""
+        key = frozenset(names)
+        if key not in self._after:
+            self._after[key] = self._spread(key)
+        return self._after[key]
+
+    def _spread(self, names: frozenset[str]) -> set[str]:
+        position = {one.action_id: at for rows in self.ranks.values() for at, one in enumerate(rows)}
+        reached: dict[int, int] = {}
+        """Rank → place in its order from which everything is reached."""
+        waiting = [(self.by_id[name], position[name]) for name in names if name in self.by_id]
+        while waiting:
+            action, at = waiting.pop()
+            rows = self.ranks[action.rank]
+            until = reached.get(action.rank, len(rows))
+            if at >= until:
+                continue
+            reached[action.rank] = at
+            for row in rows[at:until]:
+                shared = self.instances[row.chain] if row.chain is not None else ()
+                waiting += [(other, position[other.action_id]) for other in shared if other.rank != action.rank]
+        return {row.action_id for rank, at in reached.items() for row in self.ranks[rank][at:]}
+
+
+def _origins(run: _Run) -> Iterable[SuspiciousAction]:
+    """Yield the actions into which a rank put values that are not finite while all that reached it was finite."""
+    spoilt = [one.action_id for one in run.actions if one.finite_in is False or one.finite_out is False]
+    starts = [one for one in run.actions if one.finite_in is False and not _was_spoilt(run, one)]
+    if not spoilt:
+        return
+    for one in starts:
+        text = f"rank {one.rank}: puts values that are not finite into {_words(one)}; all it had before was finite"
+        yield _named(run, one, ORIGIN, text, is_sure=_is_watched(run, one))
+
+
+def _was_spoilt(run: _Run, action: Action) -> bool:
+    """Return whether the rank had got or held a value that is not finite before it began this action."""
+    for earlier in run.ranks[action.rank]:
+        if earlier is action:
+            return False
+        if earlier.finite_out is False or earlier.finite_in is False:
+            return True
+    return False
+
+
+def _is_watched(run: _Run, action: Action) -> bool:
+    """Return whether all that the rank did before has its flags, so that nothing earlier was overlooked."""
+    for earlier in run.ranks[action.rank]:
+        if earlier is action:
+            return True
+        if earlier.shapes_in != () and earlier.chain is not None and earlier.finite_in is None:
+            return False
+    return True
+
+
+def _disagreements(run: _Run, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
+    """Yield the minority where ranks that must hold the same bytes do not."""
+    blamed: set[int] = set()
+    for rows in run.instances.values():
+        if rows[0].op not in ALIKE_OUT:
+            continue
+        held: dict[tuple[str | None, str], list[Action]] = defaultdict(list)
+        for one in rows:
+            if one.digest_out is not None:
+                held[one.digest_kind, one.digest_out].append(one)
+        if len({kind for kind, _ in held}) != 1 or len(held) < 2:
+            continue
+        largest = max(held.values(), key=len)
+        total = sum(map(len, held.values()))
+        if len(largest) * 2 <= total:
+            ranks = tuple(sorted(one.rank for one in rows))
+            what = (
+                f"{_words(rows[0])}: ranks {ranks_text(ranks)} must hold the same bytes and do not; none has a majority"
+            )
+            undecided.append(Undecided("tie", what, "compare the outputs with a re-execution", ranks))
+            continue
+        for group in held.values():
+            for one in group if group is not largest else ():
+                if one.rank in blamed:
+                    continue
+                blamed.add(one.rank)
+                text = (
+                    f"rank {one.rank}: holds other bytes than {len(largest)} of {total} ranks after {_words(one)}, "
+                    "which gives all of them the same"
+                )
+                yield _named(run, one, DISAGREEMENT, text)
+
+
+def _outliers(run: _Run, sizes_of: SizesOf | None, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
+    """Yield what a rank put into a reduction that is far larger or smaller than what the others put in.
+
+    A rank that differs so in all its calls, because of its place in the model, is not unusual.
+    """
+    if sizes_of is None:
+        return
+    shifts: dict[str, tuple[float, float]] = {}
+    few = 0
+    for rows in run.instances.values():
+        if rows[0].op in COMPARED_IN:
+            said = {one.action_id: size for one in rows if one.finite_in is not False and (size := sizes_of(one))}
+            few += 2 <= len(said) < _LEAST_RANKS
+            shifts |= _shifts(said) if len(said) >= _LEAST_RANKS else {}
+    distances: dict[str, float] = {}
+    for at in range(_ATTRIBUTES):
+        for name, away in _distances(run, {name: values[at] for name, values in shifts.items()}):
+            distances[name] = max(distances.get(name, 0.0), away, key=abs)
+    for name, away in distances.items():
+        one, score = run.by_id[name], score_of(away)
+        if score > _SCORE_LIMIT:
+            direction = "larger" if away > 0 else "smaller"
+            text = (
+                f"rank {one.rank}: what it puts into {_words(one)} is far {direction} than what the other ranks put in"
+            )
+            yield _named(run, one, OUTLIER, text, is_sure=False, distance=abs(away))
+    if few:
+        what = f"sizes of inputs: in {few} calls fewer than {_LEAST_RANKS} ranks have statistics: nobody stands out"
+        undecided.append(
+            Undecided("no_values", what, "compare with another run: provstore diff", (), blocks_answer=False)
+        )
+
+
+def _distances(run: _Run, shifts: Mapping[str, float]) -> Iterable[tuple[str, float]]:
+    """Yield how many robust spreads each action lies from the middle, beyond what its rank does as a habit.
+
+    The spread is that of all calls of the group: among the few ranks of one call it is small by chance at times.
+    """
+    of_group: dict[str | None, list[float]] = defaultdict(list)
+    of_rank: dict[tuple[int, str | None], list[float]] = defaultdict(list)
+    for name, shift in shifts.items():
+        one = run.by_id[name]
+        of_group[one.group].append(abs(shift))
+        of_rank[one.rank, one.group].append(shift)
+    spreads = {group: max(1.4826 * median(away), _LEAST_SPREAD) for group, away in of_group.items()}
+    habits = {key: median(own) if len(own) > _LEAST_HISTORY else 0.0 for key, own in of_rank.items()}
+    for name, shift in shifts.items():
+        one = run.by_id[name]
+        yield name, (shift - habits[one.rank, one.group]) / spreads[one.group]
+
+
+def _shifts(sizes: Mapping[str, Sizes]) -> dict[str, tuple[float, float]]:
+    """Return how many decades norm and largest value of each lie from the middle of all."""
+    logs = {name: (_decades(size.norm), _decades(size.abs_max)) for name, size in sizes.items()}
+    norm, largest = (median(values[at] for values in logs.values()) for at in range(_ATTRIBUTES))
+    return {name: (values[0] - norm, values[1] - largest) for name, values in logs.items()}
+
+
+def _decades(value: float) -> float:
+    return math.log10(max(abs(value), 1e-45))
+
+
+def score_of(distance: float) -> float:
+    """Return the score of a robust distance: 0.8 at :data:`ALARM`, 0.9 at twice that, towards 1."""
+    away = abs(distance)
+    return _SCORE_LIMIT * away / ALARM if away < ALARM else 1 - 0.2 * ALARM / away
+
+
+def _recomputed(run: _Run, mismatches: Mapping[str, str]) -> Iterable[SuspiciousAction]:
+    for name, words in mismatches.items():
+        if name in run.by_id:
+            one = run.by_id[name]
+            text = f"rank {one.rank}: the stored output of {_words(one)} is not what the stored inputs give: {words}"
+            yield _named(run, one, REEXECUTION, text)
+
+
+def _named(
+    run: _Run, action: Action, code: str, summary: str, *, is_sure: bool = True, distance: float | None = None
+) -> SuspiciousAction:
+    key = hashlib.sha256(f"{code}\0{action.action_id}".encode()).hexdigest()[:16]
+    victims = {run.by_id[name].rank for name in run.after((action.action_id,))} - {action.rank}
+    group = None if action.group is None else GroupName(action.group, "", None, "observed")
+    finding = Finding(
+        key=key,
+        code=code,
+        kind=code.replace("-", "_"),
+        summary=f"{summary}.",
+        confidence="certain" if is_sure else "probable",
+        culprits=(Culprit(action.rank),),
+        victims=tuple(sorted(victims)),
+        group=group,
+        op=action.op,
+        seq=action.seq,
+        measures={} if distance is None else {"robust_distance": distance},
+    )
+    return SuspiciousAction(action, finding, 1.0 if distance is None else score_of(distance))
+
+
+def _words(action: Action) -> str:
+    number = f" #{action.seq}" if action.seq is not None else ""
+    group = f" in group {action.group}" if action.group is not None else ""
+    step = f" at step {action.step}" if action.step is not None else ""
+    return f"{action.op}{number}{group}{step}"
+
+
+def _coverage(run: _Run, sizes_of: SizesOf | None) -> dict[str, int]:
+    calls: Sequence[Action] = [one for one in run.actions if one.chain is not None]
+    return {
+        "actions": len(run.actions),
+        "calls": len(calls),
+        "with_flags": sum(one.finite_in is not None or one.finite_out is not None for one in calls),
+        "with_digests": sum(one.digest_out is not None for one in calls),
+        "with_statistics": 0 if sizes_of is None else sum(sizes_of(one) is not None for one in calls),
+    }
