@@ -182,7 +182,19 @@ def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequ
     Raises:
         TrustError: ``root-mismatch``, or ``cap-exceeded`` for a proof of too many hashes.
     """
-    _require_hashes("inclusion proof", (leaf, root), proof)
+    _require_hashes("inclusion proof", (root,), ())
+    if inclusion_root(leaf, index, size, proof) != root:
+        raise _broken("inclusion proof", "leads to another root")
+
+
+def inclusion_root(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
+    """Return the root of the tree of ``size`` leaves in which ``proof`` shows ``leaf`` to be number ``index``.
+
+    Raises:
+        TrustError: ``root-mismatch``: there is no such place, or the proof has too few or too many hashes for it;
+            ``cap-exceeded`` for a proof of too many hashes.
+    """
+    _require_hashes("inclusion proof", (leaf,), proof)
     if not 0 <= index < size:
         raise _broken("inclusion proof", f"leaf {index} is not within {size}")
     node, last, found = index, size - 1, leaf
@@ -199,8 +211,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, root: bytes, proof: Sequ
         node, last = node >> 1, last >> 1
     if last:
         raise _broken("inclusion proof", "has fewer hashes than the tree has levels")
-    if found != root:
-        raise _broken("inclusion proof", "leads to another root")
+    return found
 
 
 def check_consistency(first: int, first_root: bytes, second: int, second_root: bytes, proof: Sequence[bytes]) -> None:
