@@ -1,0 +1,294 @@
+"""Calls of torch.distributed as this rank issues them, under the numbers that Flight Recorder dumps give them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from provstore.capture.fail_open import tried
+from provstore.capture.torch_library import (
+    distributed_bindings,
+    distributed_world,
+    last_collective,
+    live_groups,
+)
+
+GLOO = "gloo"
+SEND, RECV = "SEND", "RECV"
+POINT_TO_POINT = frozenset({SEND, RECV})
+_IN_PLACE = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE"})
+_FIRST_HOOK_NUMBER = 0x50525653
+
+_hook_numbers = itertools.count(_FIRST_HOOK_NUMBER)
+
+
+@dataclass(slots=True, eq=False)
+class LiveGroup:
+    """Where one process group of this process stands."""
+
+    name: str
+    """As in the dumps."""
+    backend: str
+    """Its only backend."""
+    ranks: tuple[int, ...]
+    """Global ranks, in the group's own order."""
+    description: str
+    reference: weakref.ref[Any]
+    sends_and_receives: int = 0
+    under_way: dict[int, LiveCall] = field(default_factory=dict)
+    """By the hook's number of a call."""
+
+    def counter(self) -> int:
+        """Return what the backend counted: gloo counts sends and receives too."""
+        return last_collective(self.reference())
+
+    def own_position(self) -> int:
+        """Return this rank's number in the group, −1 when the group is gone."""
+        group = self.reference()
+        return -1 if group is None else int(group.rank())
+
+    def global_rank(self, position: int) -> int | None:
+        """Return the global rank of a member; ``None`` for no member."""
+        return self.ranks[position] if 0 <= position < len(self.ranks) else None
+
+
+@dataclass(slots=True, eq=False)
+class LiveCall:
+    """One call of this rank, from just before it is issued."""
+
+    group: LiveGroup
+    name: str
+    """torch's name of the operation in its hooks, such as ``ALLREDUCE``."""
+    inputs: Sequence[Any]
+    """What this rank puts in: a buffer that only waits for data is no input."""
+    outputs: Sequence[Any]
+    """What will hold what this rank gets."""
+    overwrites_inputs: bool
+    position: int
+    """The root, or the other end, in the group's own numbers; −1 for none."""
+    is_async: bool
+    at_ns: int
+    counted_before: int
+    is_root: bool
+    seq: int | None = None
+    """``collective_seq_id``; of the first part where the backend makes several calls of one."""
+    op_id: int | None = None
+    parts: int = 1
+    memo: Any = None
+    """The listener's own."""
+
+    @property
+    def is_point_to_point(self) -> bool:
+        """Whether it is a send or receive."""
+        return self.name in POINT_TO_POINT
+
+
+class Listener(Protocol):
+    """What is told of calls, in the order in which they happen; an exception in it goes to the guard of the hooks."""
+
+    def before(self, call: LiveCall) -> None:
+        """A call is about to be issued; its inputs are intact, its numbers are not known."""
+
+    def issued(self, call: LiveCall) -> None:
+        """It was issued and has its numbers."""
+
+    def done(self, call: LiveCall) -> None:
+        """Its outputs can be read, and nobody who waits for it has gone on."""
+
+    def lost(self, call: LiveCall, reason: str) -> None:
+        """Its outputs, or its numbers (``seq`` is ``None`` then), cannot be told."""
+
+    def skipped(self, group: str, reason: str) -> None:
+        """A group whose calls cannot be seen or numbered."""
+
+
+class CallHooks:
+    """Hooks on the groups of this process that tell a listener of every call."""
+
+    def __init__(
+        self,
+        torch: Any,
+        listener: Listener,
+        guard: Callable[..., None],
+        backends: frozenset[str] = frozenset({GLOO}),
+    ) -> None:
+        """Prepare.
+
+        Args:
+            torch: The module.
+            listener: Who is told.
+            guard: Called as ``guard(action, *arguments)``: torch passes a hook's exception on to training.
+            backends: Groups with another backend, or several, are skipped.
+        """
+        self._torch = torch
+        self._listener = listener
+        self._guard = guard
+        self._backends = backends
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._groups: weakref.WeakKeyDictionary[Any, LiveGroup] = weakref.WeakKeyDictionary()
+        self.has_hooks = hasattr(torch.distributed.ProcessGroup, "register_pre_hook")
+
+    def attach(self) -> None:
+        """See the groups made since; done by itself at the next call of a seen group."""
+        for group, name in live_groups(self._torch):
+            if group not in self._numbers:
+                self._attach(group, name)
+
+    def detach(self) -> None:
+        """Take the hooks off."""
+        if self.has_hooks:
+            for group, number in list(self._numbers.items()):
+                tried(group.unregister_pre_hook, number)
+                tried(group.unregister_post_hook, number)
+        self._numbers.clear()
+        self._groups.clear()
+
+    def group_of(self, group: Any) -> LiveGroup | None:
+        """Return what is known of a process group, ``None`` when it is not seen."""
+        return self._groups.get(group)
+
+    def groups(self) -> list[LiveGroup]:
+        """Return the groups that are seen."""
+        return list(self._groups.values())
+
+    def before(self, group: LiveGroup, args: Any) -> None:
+        """Take note of a call that is about to be issued; ``args`` are those of torch's hook."""
+        call = _call(group, args)
+        group.under_way[args.op_id] = call
+        self._listener.before(call)
+
+    def after(self, group: LiveGroup, args: Any) -> None:
+        """Give the call its numbers, and have its listener told when it is done."""
+        if len(live_groups(self._torch)) != len(self._numbers):
+            self.attach()
+        call = group.under_way.pop(args.op_id, None)
+        if call is None:
+            return
+        if not _number(call):
+            self._guard(self._listener.lost, call, f"{call.name}: {group.backend} counts it as another number of calls")
+            return
+        self._guard(self._listener.issued, call)
+        self._await(call, args)
+
+    def _attach(self, group: Any, name: str) -> None:
+        """Put the hooks on one group, if the numbers of its calls can be told."""
+        number = next(_hook_numbers)
+        self._numbers[group] = number
+        backend = only_backend(self._torch, group)
+        if backend not in self._backends:
+            self._skip(name, f"not on {' or '.join(sorted(self._backends))} alone: the numbers of its calls")
+            return
+        before, _ = tried(_sends_and_receives_before, self._torch, group, name, backend)
+        if before is None:
+            self._skip(name, "was used before it was recorded: the numbers of its calls")
+            return
+        live = LiveGroup(
+            name,
+            backend,
+            tuple(self._torch.distributed.get_process_group_ranks(group)),
+            str(getattr(group, "group_desc", "")),
+            weakref.ref(group),
+            before,
+        )
+        self._groups[group] = live
+        if self.has_hooks:
+            group.register_pre_hook(number, lambda args: self._guard(self.before, live, args))
+            group.register_post_hook(number, lambda args: self._guard(self.after, live, args))
+
+    def _skip(self, name: str, reason: str) -> None:
+        self._guard(self._listener.skipped, name, f"{reason} cannot be told")
+
+    def _await(self, call: LiveCall, args: Any) -> None:
+        if not call.outputs:
+            self._guard(self._listener.done, call)
+            return
+        if call.parts > 1:
+            self._guard(self._listener.lost, call, f"{call.group.backend} makes one call of each of its inputs")
+            return
+        future, _ = tried(args.work.get_future)
+        if future is not None:
+            future.then(lambda done: self._guard(self._when_done, call, done.value))
+        elif not args.async_op and args.work is not None:
+            # Whoever issued it waits for it next, so waiting here takes no longer.
+            self._guard(self._when_done, call, args.work.wait)
+        else:
+            self._guard(self._listener.lost, call, f"{call.group.backend} does not tell when it is done")
+
+    def _when_done(self, call: LiveCall, finish: Callable[[], object]) -> None:
+        _, fault = tried(finish)
+        if fault is not None:
+            self._listener.lost(call, "a call that failed")
+        else:
+            self._listener.done(call)
+
+
+def only_backend(torch: Any, group: Any) -> str:
+    """Return the backend of a group that has one only, else all of them joined by commas."""
+    config = str(distributed_world(torch).pg_backend_config.get(group, ""))
+    return ",".join(dict.fromkeys(part.rpartition(":")[2] for part in config.split(",")))
+
+
+def _call(group: LiveGroup, args: Any) -> LiveCall:
+    name, root = args.name.name, int(args.root)
+    own = group.own_position()
+    is_root = root >= 0 and root == own
+    inputs, outputs = _sides(name, args, is_root=is_root)
+    return LiveCall(
+        group=group,
+        name=name,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        overwrites_inputs=name in _IN_PLACE and bool(args.input_tensors),
+        position=root,
+        is_async=bool(args.async_op),
+        at_ns=time.time_ns(),
+        counted_before=group.counter(),
+        is_root=is_root,
+    )
+
+
+def _sides(name: str, args: Any, *, is_root: bool) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return what this rank puts in, and what will hold what it gets.
+
+    A buffer that only waits for data is no input; who puts in or gets nothing has no value that is not finite.
+    """
+    inputs = () if name == "BROADCAST" and not is_root else args.input_tensors
+    if name in {"REDUCE", "GATHER"} and not is_root:
+        return inputs, ()
+    return inputs, args.output_tensors or (args.input_tensors if name in _IN_PLACE else ())
+
+
+def _number(call: LiveCall) -> bool:
+    """Give an issued call its numbers; return whether they can be told."""
+    group, counter = call.group, call.group.counter()
+    counts_both = group.backend == GLOO
+    if call.is_point_to_point:
+        group.sends_and_receives += 1
+        call.op_id = counter if counts_both else None
+        call.seq = counter - group.sends_and_receives if counts_both else counter
+        return True
+    others = group.sends_and_receives if counts_both else 0
+    made = counter - call.counted_before
+    if made != 1 and (made != len(call.inputs) or made < 1):
+        return False
+    call.seq, call.parts = call.counted_before - others + 1, made
+    call.op_id = counter if counts_both else None
+    return True
+
+
+def _sends_and_receives_before(torch: Any, group: Any, name: str, backend: str) -> int | None:
+    """Return how many sends and receives a group made before it is seen; ``None`` when nothing tells it.
+
+    gloo's counter counts them, its recorder numbers without them: the difference is asked of the recorder.
+    """
+    counter = last_collective(group)
+    if counter == 0 or backend != GLOO:
+        return 0
+    dumped = json.loads(distributed_bindings(torch)._dump_fr_trace_json(True, False))  # noqa: SLF001  no public name
+    numbers = [int(one["collective_seq_id"]) for one in dumped["entries"] if one["process_group"][0] == name]
+    return counter - max(numbers) if numbers else None
