@@ -94,6 +94,19 @@ class ExportedEvidence:
             while line := file.readline(most):
                 yield line
 
+    def sha256(self, name: str, most: int = MAX_LINES_BYTES) -> str:
+        """Return the digest of a file of the directory in hex digits; never all of it is in memory.
+
+        Raises:
+            InputError: It is no regular file, or cannot be read.
+            NotUnderstoodError: It is larger than ``most``.
+        """
+        found = hashlib.sha256()
+        with _opened(self.directory / name, most) as file:
+            while piece := file.read(1 << 20):
+                found.update(piece)
+        return found.hexdigest()
+
     def records(self) -> Iterator[RecordAt]:
         """Yield the record lines by the numbers in the names; the files state no indices.
 
@@ -111,11 +124,7 @@ class ExportedEvidence:
             told = self._stated(number, forms) if _RECORDS in forms else None
             if told is not None:
                 name = _name(number, _RECORDS)
-                found = hashlib.sha256()
-                with _opened(self.directory / name, MAX_EPOCH_BYTES) as file:
-                    while piece := file.read(1 << 20):
-                        found.update(piece)
-                if found.hexdigest() != told:
+                if self.sha256(name, MAX_EPOCH_BYTES) != told:
                     yield number, name
 
     def _stated(self, number: int, forms: set[str]) -> str | None:

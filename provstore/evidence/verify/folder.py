@@ -16,6 +16,7 @@ from provstore.errors import InputError, ProvstoreError, TrustError
 from provstore.evidence import anchors, checkpoint, dsse, keys, merkle, public_forms
 from provstore.evidence.files import MAX_SIGSTORE_BYTES, ExportedEvidence
 from provstore.evidence.trust.keys import LOG, RUN, Trust
+from provstore.evidence.verify import sums
 from provstore.evidence.verify.findings import Notes
 from provstore.evidence.verify.signatures import UNREAD
 from provstore.evidence.verify.walk import Checked
@@ -69,7 +70,8 @@ class _Folder:
         """Return what was found, and the names of the files that were not read."""
         names = self._log.names()
         numbers = self._bundles(names)
-        rest = sorted(name for name in names if not _BUNDLES.fullmatch(name) and name != ATTESTATIONS)
+        self._sums(names)
+        rest = sorted(name for name in names if not _BUNDLES.fullmatch(name) and name not in (ATTESTATIONS, sums.SUMS))
         not_read = [name for name in rest if not self._file(name, numbers)]
         self._records()
         own, axes = self._checked, dict(self._checked.axes)
@@ -105,6 +107,12 @@ class _Folder:
             if name in names and self._log.read(name) != wanted:
                 what = "the bytes that its bundle signs" if form == "pae.bin" else "the signature in its bundle"
                 self._add("bad-signature", name, f"it does not hold {what}", number)
+
+    def _sums(self, names: set[str]) -> None:
+        if sums.SUMS in names:
+            for code, name, text in sums.faults(self._log, names):
+                self._add(code, name, text)
+            self._limits.append(sums.limit(names))
 
     def _file(self, name: str, numbers: set[int]) -> bool:
         """Judge a file by its name; return whether it was read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -216,3 +217,59 @@ def test_a_link_in_the_place_of_a_file_is_refused(out: Path, tmp_path: Path, nam
 
     with pytest.raises(InputError, match=name):
         judged(out)
+
+
+def listed(out: Path) -> Path:
+    """Write the list of digests of all files, as BSD's tools write it."""
+    lines = [f"SHA256 ({one.name}) = {hashlib.sha256(one.read_bytes()).hexdigest()}\n" for one in sorted(out.iterdir())]
+    (out / "SHA256SUMS").write_text("".join(lines))
+    return out / "SHA256SUMS"
+
+
+def of_sums(out: Path) -> list[tuple[str, str]]:
+    return [(one.code, one.where) for one in judged(out)[0].findings if "SHA256SUMS" in one.text]
+
+
+def test_the_list_of_digests_is_compared_with_the_files_and_shows_nothing_of_who_made_it(out: Path) -> None:
+    listed(out)
+    checked, not_read = judged(out)
+    assert ({one.code for one in checked.findings}, not_read) == (CLEAN, ("VERIFY.txt",))
+    assert "SHA256SUMS has no signature beside it: whoever can change the files can change the list." in checked.limits
+    (out / "SHA256SUMS.sshsig").write_text("signature")
+    checked, not_read = judged(out)
+    assert any("its signature was not checked: SHA256SUMS.sshsig" in text for text in checked.limits)
+    assert not_read == ("SHA256SUMS.sshsig", "VERIFY.txt")
+
+
+def test_a_file_that_the_list_of_digests_does_not_fit_is_a_fault_even_one_that_nothing_else_reads(out: Path) -> None:
+    listed(out)
+    with (out / "VERIFY.txt").open("a") as file:
+        file.write("rm -r ~\n")
+    assert of_sums(out) == [("subject-mismatch", "VERIFY.txt")]
+    assert judged(out)[0].axes["tree"] == "fault"
+    (out / "VERIFY.txt").unlink()
+    assert of_sums(out) == [("rows-missing", "VERIFY.txt")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"SHA256 (../outside) = {'0' * 64}\n",
+        f"SHA256 (checkpoint) = {'0' * 63}\n",
+        f"{'0' * 64}  checkpoint\n",
+        f"SHA256 (checkpoint) = {'0' * 64}",
+        "x" * 2_000,
+        "\n",
+    ],
+    ids=["a name outside", "a short digest", "another form", "no line end", "a long line", "an empty line"],
+)
+def test_a_line_that_is_no_digest_of_a_file_here_is_a_fault(line: str, out: Path) -> None:
+    with listed(out).open("a") as file:
+        file.write(line)
+    assert ("subject-mismatch", "SHA256SUMS") in of_sums(out)
+
+
+def test_a_list_of_wrong_digests_is_told_up_to_a_limit(out: Path) -> None:
+    (out / "SHA256SUMS").write_text(f"SHA256 (checkpoint) = {'0' * 64}\n" * 5_000)
+    assert len(of_sums(out)) <= 2_001
+    assert judged(out)[0].axes["tree"] == "fault"
