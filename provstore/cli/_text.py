@@ -6,14 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-# C0 and C1 controls, DEL, line and paragraph separators, bidirectional overrides and isolates, lone surrogates.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from provstore.model.display import UNSAFE, printable
+
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(value: object) -> str:
-    r"""Return ``value`` as one line of text in which every control character is spelled, such as ``\x1b``."""
-    return _UNSAFE.sub(lambda found: _spelled(found.group()), str(value))
 
 
 def printable_block(text: str) -> str:
@@ -36,7 +31,7 @@ def safe_json(text: str) -> str:
 
 def spelled_controls(text: str) -> str:
     r"""Return a document with every control character but tab and line break written as ``\uXXXX``."""
-    return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n\t" else f"\\u{ord(found[0]):04X}", text)
+    return UNSAFE.sub(lambda found: found[0] if found[0] in "\n\t" else f"\\u{ord(found[0]):04X}", text)
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -59,8 +54,3 @@ def named_ranks(ranks: Iterable[int]) -> str:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun: ``1 finding``, ``2 findings``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def _spelled(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,11 +1,20 @@
-"""How results look in a notebook: small tables, every text escaped."""
+"""Text and tables that come from data, made fit to be shown: nothing in them is obeyed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
+# C0 and C1 controls, DEL, line and paragraph separators, bidirectional overrides and isolates, lone surrogates.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
 _SHOWN_ROWS = 50
+
+
+def printable(value: object) -> str:
+    r"""Return ``value`` as one line of text in which every control character is spelled, such as ``\x1b``."""
+    return UNSAFE.sub(lambda found: _spelled(found.group()), str(value))
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
@@ -21,3 +30,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
     return (
         f"<p><b>{escape(title)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
     )
+
+
+def _spelled(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
