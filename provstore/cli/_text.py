@@ -8,6 +8,17 @@ from collections.abc import Iterable
 
 from provstore.model.display import UNSAFE, printable
 
+__all__ = [
+    "counted",
+    "folded",
+    "named_ranks",
+    "printable",
+    "printable_block",
+    "ranks_text",
+    "safe_json",
+    "spelled_controls",
+]
+
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
