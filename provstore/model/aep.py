@@ -38,6 +38,8 @@ class RawRecord:
     """Of its exact bytes where ``data`` does not hold them."""
     wrapper: bytes = b""
     """The ledger record around it, exactly as it lies there."""
+    text: object = field(default=None, repr=False, compare=False)
+    """Its JSON as ``evidence.aep.text.JsonText``, where it was read already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class JsonText:
         data: The bytes of the value, blanks around it included or not.
     """
 
-    __slots__ = ("_is_plain", "_tree", "data", "fault", "value")
+    __slots__ = ("_is_plain", "_kept", "_tree", "data", "fault", "value")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -43,6 +43,7 @@ class JsonText:
         """As Python holds it: numbers may have lost their spelling."""
         self._tree: Any = None
         self._is_plain = False
+        self._kept: tuple[object, bytes] | None = None
         try:
             if len(data) > MAX_BYTES:
                 raise InputError(f"{len(data)} bytes are more than {MAX_BYTES}")
@@ -58,6 +59,12 @@ class JsonText:
             drop: Members of the outermost object that are left out.
             part: The one member that is wanted.
         """
+        asked = (form, tuple(drop), part)
+        if self._kept is None or self._kept[0] != asked:
+            self._kept = (asked, self._canon(form, drop, part))
+        return self._kept[1]
+
+    def _canon(self, form: forms.Form, drop: Sequence[str], part: str | None) -> bytes:
         if self._is_plain and form is forms.VERBATIM:
             value = self.value if part is None else self.value[part]
             if drop:

@@ -1,0 +1,196 @@
+"""Files of agent evidence, told apart by what they hold and cut into records whose bytes stay exactly what they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from provstore.errors import InputError, NotUnderstoodError
+from provstore.evidence.aep import cutting
+from provstore.evidence.aep.kinds import kind_of, why_not, wrapper_of
+from provstore.evidence.aep.schema import RECORD
+from provstore.evidence.aep.text import MAX_BYTES, JsonText
+from provstore.model.aep import ARRAY, BUNDLE, COMPACTED, JSONL, LEDGER, Container, RawRecord
+from provstore.model.aep import RECORD as ONE
+from provstore.sources.aep_lines import Item, Lines, Place, torn_at
+
+FORMAT = "agent evidence"
+MAX_DOCUMENT = 256 * 1024 * 1024
+"""The largest file that is one JSON value; a file of lines may have any length."""
+
+_HEAD = 64 * 1024
+_MARKS = re.compile(
+    rb'"schema_version"\s*:\s*"(aep/|aep-bundle/|canonical-event/)|"prevHash"\s*:|"lastRecordHash"\s*:|"mem_ref"\s*:'
+    rb'|"fork_id"\s*:|"checkpoint_id"\s*:|"artifact_uri"\s*:|"engine_version"\s*:'
+)
+
+
+def recognises(head: bytes) -> bool:
+    """Return whether a file with these first bytes is meant as agent evidence."""
+    return cutting.first_byte(head) in (b"{", b"[") and _MARKS.search(head[:_HEAD]) is not None
+
+
+def read(source: Path | bytes, *, name: str | None = None) -> Container:
+    """Return the container that a file is.
+
+    Args:
+        source: The file, or its bytes.
+        name: What messages call it; the name of the file when not given.
+
+    Raises:
+        InputError: It cannot be read or holds no agent evidence; the message gives the first reason.
+        NotUnderstoodError: One JSON value that is larger than is looked at.
+    """
+    place = Place(source, name or (source.name if isinstance(source, Path) else "record"))
+    head = place.head(MAX_BYTES + 1)
+    match cutting.first_byte(head):
+        case b"[":
+            return _array(place)
+        case b"{":
+            return _lines_or_object(place, head)
+        case b"":
+            raise _refused(place, "the file is empty")
+    raise _refused(place, JsonText(head[:_HEAD]).fault or "no JSON object or list")
+
+
+def _lines_or_object(place: Place, head: bytes) -> Container:
+    start = head.index(b"{")
+    end = head.find(b"\n", start)
+    line = head[start : end if end >= 0 else len(head)]
+    if end < 0 and len(head) > MAX_BYTES and place.size > MAX_DOCUMENT:
+        raise _too_large(place)
+    if end >= 0 and _is_whole(line) and not place.is_blank_from(end):
+        return _lines(place)
+    data = place.all(MAX_DOCUMENT)
+    if data is None:
+        return _lines(place)
+    stop = cutting.end_of(data, start)
+    if stop is not None and not data[stop:].strip():
+        return _object(place, data[start:stop], start)
+    try:
+        return _lines(place)
+    except InputError:
+        reason = "ends in the middle of a value" if stop is None else "more than one value, and not one a line"
+        raise _refused(place, f"byte {len(data) if stop is None else stop}: {reason}") from None
+
+
+def _object(place: Place, data: bytes, offset: int) -> Container:
+    text = JsonText(data)
+    if isinstance(text.value, dict):
+        wrapper = wrapper_of(text.value)
+        if wrapper == BUNDLE:
+            return _bundle(place, data, offset)
+        if wrapper is not None:
+            return _listed(place, [Item(offset, data)], ONE)
+        kind = kind_of(text.value)
+        if kind is None:
+            raise _refused(place, why_not(text.value))
+    elif _MARKS.search(data[:_HEAD]):
+        kind = RECORD
+    else:
+        raise _refused(place, text.fault or "no JSON object")
+    raw = RawRecord(0, offset, data, kind, text.fault, text=text)
+    return Container(ONE if kind == RECORD else kind, (raw,), place.name)
+
+
+def _bundle(place: Place, data: bytes, offset: int) -> Container:
+    spans = cutting.members(data, 0, place.name)
+    (begin, _), (first, last) = spans["records"], spans["manifest"]
+    if data[begin : begin + 1] != b"[":
+        raise _refused(place, f"byte {offset + begin}: records is no list")
+    items = [Item(offset + a, data[a:b]) for a, b in cutting.elements(data, begin, place.name)]
+    return Container(BUNDLE, _Records(items, RECORD, 0), place.name, manifest=data[first:last])
+
+
+def _array(place: Place) -> Container:
+    data = place.all(MAX_DOCUMENT)
+    if data is None:
+        raise _too_large(place)
+    start = data.index(b"[")
+    end = cutting.end_of(data, start)
+    if end is None:
+        raise _refused(place, f"byte {len(data)}: ends in the middle of a value")
+    if data[end:].strip():
+        raise _refused(place, f"byte {end}: something stands behind the list")
+    items = [Item(a, data[a:b]) for a, b in cutting.elements(data, start, place.name)]
+    if not items:
+        raise _refused(place, "an empty list")
+    return _listed(place, items, ARRAY)
+
+
+def _lines(place: Place) -> Container:
+    torn = torn_at(place)
+    problems = () if torn is None else (f"the last line is torn at byte {torn}: it is not read",)
+    return _listed(place, Lines(place, torn), JSONL, problems)
+
+
+def _listed(place: Place, items: Iterable[Item], outer: str, problems: tuple[str, ...] = ()) -> Container:
+    """Return the container of a row of items, told by the first that is recognised.
+
+    Raises:
+        InputError: None is; the message gives the reason of the first.
+    """
+    gaps: list[bytes] = []
+    reason = None
+    for item in items:
+        text = JsonText(item.data)
+        value = text.value if isinstance(text.value, dict) else None
+        wrapper = wrapper_of(value) if value is not None else None
+        if wrapper == COMPACTED:
+            gaps.append(item.data)
+            continue
+        if wrapper == LEDGER:
+            kind = COMPACTED if gaps else LEDGER
+            return Container(kind, _Records(items, RECORD, len(gaps)), place.name, problems, gaps=tuple(gaps))
+        found = kind_of(value) if value is not None else None
+        if found is not None:
+            outer = outer if found == RECORD or outer == ARRAY else found
+            return Container(outer, _Records(items, found, len(gaps)), place.name, problems, gaps=tuple(gaps))
+        if reason is None:
+            reason = f"byte {item.offset}: {item.fault or text.fault or why_not(text.value)}"
+    if gaps:
+        return Container(COMPACTED, (), place.name, problems, gaps=tuple(gaps))
+    raise _refused(place, reason or "the file holds no record")
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The records of a row of items, made anew each time they are asked for."""
+
+    items: Iterable[Item]
+    kind: str
+    """What a record that cannot be read is taken for."""
+    skipped: int
+    """Items before the first record."""
+
+    def __iter__(self) -> Iterator[RawRecord]:
+        for place, item in enumerate(self.items):
+            if place >= self.skipped:
+                yield self._record(place - self.skipped, item)
+
+    def _record(self, index: int, item: Item) -> RawRecord:
+        if item.fault is not None:
+            return RawRecord(index, item.offset, b"", self.kind, item.fault, item.sha256)
+        text = JsonText(item.data)
+        value = text.value if isinstance(text.value, dict) else None
+        if value is not None and wrapper_of(value) == LEDGER:
+            begin, end = cutting.members(item.data, 0, "ledger record")["record"]
+            return RawRecord(index, item.offset + begin, item.data[begin:end], RECORD, wrapper=item.data)
+        kind = (kind_of(value) if value is not None else None) or self.kind
+        return RawRecord(index, item.offset, item.data, kind, text.fault, text=text)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return whether a line holds a whole JSON object, sound or not."""
+    end = cutting.end_of(line, 0)
+    return end is not None and not line[end:].strip()
+
+
+def _refused(place: Place, reason: str) -> InputError:
+    return InputError(f"{place.name}: {FORMAT}: {reason}")
+
+
+def _too_large(place: Place) -> NotUnderstoodError:
+    return NotUnderstoodError(f"{place.name}: {FORMAT}: one JSON value of more than {MAX_DOCUMENT} bytes")
