@@ -6,6 +6,10 @@ import math
 from dataclasses import dataclass
 
 from provstore.errors import ConfigError
+from provstore.model.evidence import MODES
+
+VALIDATION, DELTA, FULL = MODES
+"""Recording modes, mildest first."""
 
 READ, MUTATE_LOCAL, MUTATE_EXTERNAL, NETWORK_EGRESS, UNKNOWN = (
     "read",
@@ -40,7 +44,11 @@ SHORTFALLS = (
 
 @dataclass(frozen=True, slots=True)
 class RiskContext:
-    """What is known of an action before it is recorded."""
+    """What is known of an action before it is recorded.
+
+    Raises:
+        ConfigError: A flag is no boolean, the length no integer from 0 on, or the class none of :data:`CLASSES`.
+    """
 
     was_vetted: bool = False
     """Its rank, operation, group or host is on the operator's watch list."""
@@ -49,6 +57,17 @@ class RiskContext:
     taint_chain_length: int = 0
     """Hops from something that a finding of severity error names; 0: none."""
     side_effect_class: str = UNKNOWN
+
+    def __post_init__(self) -> None:
+        """Refuse what would be taken for a milder thing than it is."""
+        for name, flag in (("was_vetted", self.was_vetted), ("has_consent_anomaly", self.has_consent_anomaly)):
+            if type(flag) is not bool:
+                raise ConfigError(f"risk context: {name}: {flag!r} is neither true nor false")
+        if type(self.taint_chain_length) is not int or self.taint_chain_length < 0:
+            raise ConfigError(f"risk context: taint_chain_length: {self.taint_chain_length!r} is no count of hops")
+        if self.side_effect_class not in CLASSES:
+            known = ", ".join(CLASSES)
+            raise ConfigError(f"risk context: side_effect_class: {self.side_effect_class!r} is none of {known}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +79,7 @@ class RecordingPolicy:
     reason: str
     """Fixed text of the rule."""
     rule: str
-    """``P1``, ``P2`` or ``1`` to ``7``."""
+    """``P1``, ``P2`` or ``1`` to ``7``; ``floor`` where the operator's lowest mode is above what the rules demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +122,16 @@ class Escalation:
     closed_ns: int | None = None
     closed_step: int | None = None
     close_reason: str | None = None
-    """``clear``, ``deescalated``, ``steps-over``, ``escalation-budget-exhausted``, ``end-of-attempt``."""
+    """``clear``, ``deescalated``, ``steps-over``, ``escalation-budget-exhausted``, ``end-of-epoch``,
+    ``end-of-attempt``."""
     latched: bool = False
     """``escalation-flapping``: stays until the end of the epoch."""
     reason: str | None = None
     """What the operator wrote, or the line that was read."""
     evidence: tuple[str, ...] = ()
+    """What it rests on; ``extended-by:<trigger>`` for another trigger that fired while it was open."""
+    event: str = "opened"
+    """What this state of it says: ``opened``, ``extended`` or ``closed``."""
 
     @property
     def name(self) -> str:

@@ -1,0 +1,67 @@
+"""Escalations that were ordered from outside a job, as one rank carries them out at its step boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from provstore.evidence.recording.orders import Order
+from provstore.model.recording import Escalation
+
+
+class Ordered:
+    """What orders keep open on this rank.
+
+    An order holds from the step it names, on all ranks alike; a rank that reads it later opens it late, which its
+    ``opened_step`` shows.
+    """
+
+    def __init__(self) -> None:
+        self._orders: dict[int, Order] = {}
+        self._over: set[int] = set()
+        self.open: dict[int, Escalation] = {}
+        """Number of the order → the escalation."""
+
+    def take(self, orders: Iterable[Order]) -> None:
+        """Take in what the control file says now; an order that is no longer in it stays as it was."""
+        self._orders.update((one.number, one) for one in orders)
+
+    def step(self, step: int, at_ns: int) -> list[Escalation]:
+        """Return what opens or closes at this step."""
+        news = []
+        for number, order in self._orders.items():
+            current = self.open.get(number)
+            reason = _end(order, step)
+            if current is None and reason is None and step >= order.from_step and number not in self._over:
+                self.open[number] = _opened(order, step, at_ns)
+                news.append(self.open[number])
+            elif current is not None and reason is not None:
+                news.append(self._closed(number, step, at_ns, reason))
+        return news
+
+    def end_epoch(self, step: int, at_ns: int) -> list[Escalation]:
+        """End the orders for one epoch; they do not open again in the next."""
+        ending = [number for number, one in self.open.items() if one.scope == "epoch"]
+        self._over.update(ending)
+        return [self._closed(number, step, at_ns, "end-of-epoch") for number in ending]
+
+    def end(self, step: int, at_ns: int) -> list[Escalation]:
+        """End everything with the attempt."""
+        return [self._closed(number, step, at_ns, "end-of-attempt") for number in list(self.open)]
+
+    def _closed(self, number: int, step: int, at_ns: int, reason: str) -> Escalation:
+        one = self.open.pop(number)
+        return replace(one, closed_ns=at_ns, closed_step=step, close_reason=reason, event="closed")
+
+
+def _end(order: Order, step: int) -> str | None:
+    if order.is_closed:
+        return "deescalated" if order.trigger == "manual" else "clear"
+    return "steps-over" if order.steps is not None and step >= order.from_step + order.steps else None
+
+
+def _opened(order: Order, step: int, at_ns: int) -> Escalation:
+    return Escalation(
+        order.number, order.trigger, order.source, order.scope, order.rule, at_ns, step, order.value, order.threshold,
+        reason=order.reason,
+    )  # fmt: skip
