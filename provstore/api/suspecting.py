@@ -1,0 +1,69 @@
+"""Suspicious actions of a stored run, from what its journal holds of their content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provstore.analysis.suspicion import Sizes, suspicious
+from provstore.errors import InputError
+from provstore.evidence.content import statistics_line
+from provstore.ingest import recording
+from provstore.journal import Journal
+from provstore.model.finding import Undecided
+from provstore.model.suspicion import Suspicion
+
+_CONTENT = (b'"finite_in":false', b'"finite_out":false', b'"post_state_digest"', b'"delta_ref"')
+"""What a record of an action holds that a finding can be made of."""
+_NO_ACTIONS = Undecided(
+    "no_calls", "no action of this run is recorded", "provstore record takes in what a job captured"
+)
+_NO_CONTENT = Undecided(
+    "no_values",
+    "nothing of the tensors' content is recorded: only which calls there were",
+    "capture the job with provstore.capture.evidence",
+)
+
+
+def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None) -> Suspicion:
+    """Return the suspicious actions of one attempt, or of one training epoch of it.
+
+    Raises:
+        StoreError: The journal is damaged there.
+        TrustError: A record is malformed.
+    """
+    counted = 0
+    for found in journal.evidence(run, attempt).records():
+        counted += found.line.startswith(b'{"action_id":')
+        if any(part in found.line for part in _CONTENT):
+            break
+    else:
+        # Only identities are stored: nothing can be told, and nothing needs to be read.
+        none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
+        return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
+    actions = list(recording.actions(journal, run, attempt, epoch))
+    sizes = _sizes(journal, run, attempt, epoch)
+    return suspicious(actions, lambda action: sizes.get(action.action_id) if sizes else None)
+
+
+def _sizes(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[str, Sizes]:
+    """Return the sizes of what went into each action whose statistics are stored."""
+    found: dict[str, Sizes] = {}
+    for bundle in recording.stored_bundles(journal, run, attempt):
+        if epoch in {None, bundle.epoch}:
+            for row in recording.table(journal, bundle, "statistics"):
+                size = _size(row)
+                if size is not None:
+                    found[str(row["action"])] = size
+    return found
+
+
+def _size(row: dict[str, Any]) -> Sizes | None:
+    if row.get("side") != "in" or not isinstance(row.get("line"), str):
+        return None
+    try:
+        said = statistics_line.read(row["line"].encode())
+    except InputError:
+        return None
+    if said.l2 is None or said.abs_max is None:
+        return None
+    return Sizes(said.l2, float(said.abs_max))
