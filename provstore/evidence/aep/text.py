@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import orjson
@@ -74,6 +74,15 @@ class JsonText:
         if drop:
             tree = {name: member for name, member in tree.items() if name not in drop}
         return forms.written(tree, form).encode()
+
+    def listed(self, name: str) -> Iterator[tuple[Any, bytes]]:
+        """Yield each element of a member that is a list, with its canonical bytes."""
+        elements = self.value.get(name) if isinstance(self.value, dict) else None
+        for place, element in enumerate(elements if isinstance(elements, list) else ()):
+            if self._is_plain:
+                yield element, orjson.dumps(element, option=orjson.OPT_SORT_KEYS)
+            else:
+                yield element, forms.written(self.tree()[name][place], forms.VERBATIM).encode()
 
     def tree(self) -> Any:
         """Return the value with each number as its token."""
