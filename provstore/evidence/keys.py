@@ -10,12 +10,13 @@ import hashlib
 import secrets
 from typing import NoReturn, Protocol, final
 
-from provstore.errors import ConfigError, TrustError
+from provstore.errors import ConfigError, ProvstoreError, StoreError, TrustError
 
 PUBLIC_BYTES = 32
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 
+_CAUSE_CHARACTERS = 200
 _WIRE_PREFIX = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20"
 
 
@@ -138,8 +139,16 @@ def require_signer(signer: object, place: str) -> None:
 
     Raises:
         ConfigError: It is no :class:`Signer`.
+        StoreError: It cannot say which key it has.
     """
-    if not (isinstance(getattr(signer, "public_key", None), bytes) and callable(getattr(signer, "sign", None))):
+    try:
+        public = getattr(signer, "public_key", None)
+    except ProvstoreError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {str(error)[:_CAUSE_CHARACTERS]}"
+        raise StoreError(f"{place}: {type(signer).__name__} does not give its public key: {said}") from error
+    if not (isinstance(public, bytes) and callable(getattr(signer, "sign", None))):
         said = f"a {type(signer).__name__} is no signer: it needs public_key (32 bytes) and sign(message)"
         hint = "provstore.evidence.key_uris.open_signer opens a key by its name, file or URI"
         raise ConfigError(f"{place}: {said}", hint=hint)
@@ -165,10 +174,19 @@ def signed(signer: Signer, message: bytes) -> bytes:
     """Return the signature of ``signer`` over ``message``, checked before it is handed on.
 
     Raises:
+        StoreError: The signer failed.
         TrustError: The signer's public key is not usable, or its signature does not hold.
     """
     public = require_public(signer.public_key, "signer")
-    signature = signer.sign(message)
+    try:
+        signature = signer.sign(message)
+    except ProvstoreError:
+        raise
+    except Exception as error:
+        # Whoever wrote the signer chose what it raises: a key service, a hardware module, a user's class.
+        said = f"{type(error).__name__}: {str(error)[:_CAUSE_CHARACTERS]}"
+        place = f"signer: {type(signer).__name__} {fingerprint(public)}"
+        raise StoreError(f"{place}: the signer failed: {said}") from error
     if not is_signed(public, message, signature):
         raise TrustError(f"signer: {fingerprint(public)}: the signature it made does not hold", code="bad-signature")
     return signature
