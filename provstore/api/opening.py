@@ -12,6 +12,7 @@ from provstore import config
 from provstore.errors import StoreError
 from provstore.ingest.given import Progress
 from provstore.journal import Journal
+from provstore.model.report import StoreInfo
 from provstore.stores import GraphStore, open_store
 
 GRAPH_FILE = "graph.kgl"
@@ -134,3 +135,20 @@ def _refuse_strangers(uri: str, journal: Journal, graph: GraphStore) -> None:
         raise StoreError(
             f"{uri}: the graph was made from another journal ({other})", hint=f"{_RESTORE}; else {rebuild}"
         )
+
+
+def described(uri: str, graph: GraphStore, journal: Journal) -> StoreInfo:
+    """Return what an open store is and holds."""
+    from provstore.queries.info import applied, node_counts
+    from provstore.queries.targets import runs
+
+    return StoreInfo(
+        uri=uri,
+        **graph.about,
+        journal=str(journal.directory),
+        journal_id=journal.journal_id,
+        position=journal.position,
+        applied=applied(graph, journal),
+        runs=tuple(runs(graph)),
+        counts=node_counts(graph),
+    )

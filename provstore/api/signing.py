@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from provstore.api.answers import instead_of
-from provstore.errors import InputError
-from provstore.evidence import keys, stated
+from provstore.api.standing import own_trust
+from provstore.errors import InputError, ProvstoreError
+from provstore.evidence import dsse, keys, stated, statement
 from provstore.evidence.bundles import Ledger, Limits
 from provstore.evidence.keys import Signer
+from provstore.evidence.trust import file as trust_file
 from provstore.ingest import sealing
 from provstore.ingest.background import BackgroundSigner
 from provstore.ingest.given import Progress
 from provstore.ingest.upkeep import catch_up
+from provstore.ingest.vouching import Vouching
 from provstore.journal import Journal
 from provstore.model.evidence import AgreedDigest, Observation
 from provstore.model.report import SealReport
@@ -41,7 +46,8 @@ class Signing:
         """Held while a run is read for the first time, and while the graph catches up: threads take turns."""
         self._background: BackgroundSigner | None = None
         if signer is not None:
-            self._background = BackgroundSigner(journal, sealing.SealRequest(signer, limits=limits or Limits()))
+            request = sealing.SealRequest(signer, limits=limits or Limits(), vouch=Vouching(own_trust))
+            self._background = BackgroundSigner(journal, request)
 
     def record(self, items: Iterable[Observation | AgreedDigest], scope: Scope, rank_signer: Signer | None) -> int:
         """Keep records and show them in the graph; return the index of the first in the run tree.
@@ -76,6 +82,7 @@ class Signing:
         self, scopes: Sequence[Scope], request: sealing.SealRequest, progress: Progress | None = None
     ) -> SealReport:
         """Sign what waits in each of these runs and show it in the graph."""
+        request = replace(request, vouch=request.vouch or Vouching(own_trust))
         done = []
         try:
             for at, scope in enumerate(scopes):
@@ -124,6 +131,22 @@ class Signing:
             self._background.forget(scope)
 
 
+def vouching(trust: Path | None, *, after_unknown_key: bool, rekeyed_ranks: Iterable[int]) -> Vouching:
+    """Return on top of what is signed.
+
+    Args:
+        trust: A trust file that is believed as it is, in place of the user's.
+        after_unknown_key: See :class:`Vouching`.
+        rekeyed_ranks: See :class:`Vouching`.
+
+    Raises:
+        InputError: The trust file cannot be read.
+        TrustError: It is malformed, or not signed by its root keys.
+    """
+    held = trust_file.read(trust).trust if trust is not None else None
+    return Vouching(own_trust if held is None else (lambda: held), after_unknown_key, frozenset(rekeyed_ranks))
+
+
 def scopes_to_seal(
     journal: Journal, place: str, run: str | None, attempt: int | None, close: str | None
 ) -> list[Scope]:
@@ -134,10 +157,22 @@ def scopes_to_seal(
     """
     fits = fitting(journal.scopes(), place, run, attempt)
     if run is None and close is None:
-        fits = [scope for scope in fits if not journal.evidence_size(*scope).is_closed]
+        fits = [scope for scope in fits if not _is_over(journal, scope)]
     if close is not None and len(fits) > 1:
         raise InputError(f"{place}: --close: {len(fits)} runs fit", hint="choose with --run and --attempt")
     return fits
+
+
+def _is_over(journal: Journal, scope: Scope) -> bool:
+    """Return whether the end of an attempt is signed; a signer that failed at it leaves an end that is not."""
+    if not journal.evidence_size(*scope).is_closed:
+        return False
+    last = journal.evidence(*scope).last_bundle()
+    try:
+        return last is not None and statement.parse(dsse.parse(last.envelope).payload).closed
+    except ProvstoreError:
+        # No bundle at all: verification says so, and nothing can be signed on top of it.
+        return True
 
 
 def fitting(known: Sequence[Scope], place: str, run: str | None, attempt: int | None) -> list[Scope]:

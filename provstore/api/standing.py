@@ -94,12 +94,16 @@ class Standing:
 
 def standing(public: bytes) -> Standing:
     """Return how the user's trust file sees a key."""
+    return Standing(public, config.trust_file(), own_trust())
+
+
+def own_trust() -> Trust | None:
+    """Return what the user's trust file states; ``None`` where there is none, or it cannot be read."""
     path = config.trust_file()
     try:
-        held = trust_file.read(path).trust if path.exists() else None
+        return trust_file.read(path).trust if path.exists() else None
     except (ProvstoreError, OSError):
-        held = None
-    return Standing(public, path, held)
+        return None
 
 
 def _is_usable(key: TrustedKey, held: Trust) -> bool:

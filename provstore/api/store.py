@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from provstore.evidence.statement import AnchorClaim
     from provstore.exports import ExportOptions, ExportReport
     from provstore.ingest.given import Progress
+    from provstore.ingest.vouching import Vouching
     from provstore.model.evidence import AgreedDigest, Observation
     from provstore.model.verification import Verification
 
@@ -162,6 +163,7 @@ class Store:
         anchors: Sequence[AnchorClaim] = (),
         org: str = "provstore",
         limits: Limits | None = None,
+        vouch: Vouching | None = None,
         progress: Progress | None = None,
     ) -> SealReport:
         """Sign everything that is not signed yet, of one run or of all; what is signed is durable.
@@ -176,13 +178,14 @@ class Store:
             anchors: Checkpoints seen before: a lower bound of the time of this signature.
             org: First part of the origin of checkpoints.
             limits: When an evidence epoch closes at the latest.
+            vouch: On top of whose bundles is signed; of keys in the user's trust file, when not given.
             progress: Called with (done, total, what).
 
         Raises:
             ConfigError: The signer is none.
             InputError: No such run; or it is closed, and is to be closed again or holds something new.
             StoreError: A batch is missing or altered, or the journal cannot be written.
-            TrustError: What is signed already does not hold; nothing is signed on top of it.
+            TrustError: What is signed does not hold, nobody vouches for it, or a rank has two keys: nothing is signed.
         """
         from provstore.api.signing import scopes_to_seal
         from provstore.evidence.bundles import Claims, Limits
@@ -190,7 +193,7 @@ class Store:
 
         self._require_writable("nothing can be signed")
         claims = Claims(train_epoch, world, tuple(anchors))
-        request = SealRequest(signer, close, limits or Limits(), claims, org)
+        request = SealRequest(signer, close, limits or Limits(), claims, org, vouch)
         scopes = scopes_to_seal(self._journal, self.uri, run, attempt, close)
         return self._signs().seal(scopes, request, progress)
 
@@ -354,19 +357,9 @@ class Store:
 
     def info(self) -> StoreInfo:
         """Return what the store is and holds."""
-        from provstore.queries.info import applied, node_counts
-        from provstore.queries.targets import runs
+        from provstore.api.opening import described
 
-        return StoreInfo(
-            uri=self.uri,
-            **self._graph.about,
-            journal=str(self._journal_directory),
-            journal_id=self._journal.journal_id,
-            position=self._journal.position,
-            applied=applied(self._graph, self._journal),
-            runs=tuple(runs(self._graph)),
-            counts=node_counts(self._graph),
-        )
+        return described(self.uri, self._graph, self._journal)
 
     def check(self) -> CheckReport:
         """Check the journal, and compare the graph with what the journal says it should hold."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -46,16 +47,33 @@ def seal(
         int | None, typer.Option(metavar="N", help="Training epoch that the records belong to.", min=0)
     ] = None,
     org: Annotated[str, typer.Option(metavar="NAME", help="First part of the origin of checkpoints.")] = "provstore",
+    trust: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Trust file [default: PROVSTORE_TRUST, else yours].")
+    ] = None,
+    after_unknown_key: Annotated[
+        bool,
+        typer.Option(
+            "--after-unknown-key", help="Sign on top of a bundle whose key is revoked or unknown.", show_default=False
+        ),
+    ] = False,
+    rekeyed_rank: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Rank that has a second key: sign the record that says so.", min=0),
+    ] = None,
 ) -> None:
     """Sign everything that is not signed yet.
 
-    Keep the printed checkpoint elsewhere: it holds what is signed now in place. Exit code: 0 signed, or nothing was
-    unsigned; 1 what is signed already does not hold; 2 no such run or key, a revoked key, or a closed run with
+    Keep the printed checkpoint elsewhere: it holds what is signed now in place. What another key signed is signed on
+    top of when the trust file lists that key. Exit code: 0 signed, or nothing was unsigned; 1 what is signed already
+    does not hold, or nobody vouches for it; 2 no such run or key, a revoked key, or a closed run with
     something new; 7 store or journal unavailable, or the journal is
     damaged.
     """
+    from provstore.api.signing import vouching
+
     screen = Screen(settings)
     signer, standing = _keys.run_signer(key, insecure_mode=insecure_key_mode)
+    vouch = vouching(trust, after_unknown_key=after_unknown_key, rekeyed_ranks=rekeyed_rank or ())
     with opened(settings, read_only=False) as store, screen.progress("signing") as progress:
         report = store.seal(
             signer=signer,
@@ -65,6 +83,7 @@ def seal(
             world=world,
             train_epoch=train_epoch,
             org=org,
+            vouch=vouch,
             progress=progress,
         )
 

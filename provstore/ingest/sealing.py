@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from provstore.errors import ConfigError, InputError, StoreError, TrustError
 from provstore.evidence import bundles, dsse, keys, rank_heads, records, stated
 from provstore.evidence.bundles import Claims, Ledger, Limits
+from provstore.ingest.vouching import Vouching, require_same_key
 from provstore.journal import Journal
-from provstore.model.evidence import CLOSE_REASONS, GAP, INGEST, AgreedDigest, Observation, RankHead, Scalar
+from provstore.model.evidence import CLOSE_REASONS, GAP, INGEST, RUN_CLOSE, AgreedDigest, Observation, RankHead, Scalar
 from provstore.model.report import SealedRun
 
 Scope = tuple[str, int]
@@ -27,6 +28,8 @@ class SealRequest:
     limits: Limits = field(default_factory=Limits)
     claims: Claims = field(default_factory=Claims)
     org: str = bundles.ORG
+    vouch: Vouching | None = None
+    """On top of what is signed; of what ``signer`` signed alone, when not given."""
 
     def __post_init__(self) -> None:
         """Refuse a signer and a reason that are none."""
@@ -72,15 +75,19 @@ def seal(
     Raises:
         InputError: The run is closed, and is to be closed again or holds something new.
         StoreError: A batch is missing or altered, or the journal cannot be written.
-        TrustError: The last bundle was signed by this key and does not hold.
+        TrustError: Nobody vouches for the last bundle, or a rank has a second key: see :mod:`.vouching`.
     """
-    scope = (ledger.run, ledger.attempt)
-    _require_last(journal, scope, request.signer)
-    if ledger.closed:
-        _require_nothing_new(journal, ledger, request.close)
-    else:
-        with ledger.lock:
-            _complete(journal, ledger, request.close)
+    with ledger.lock:
+        fresh = [] if ledger.closed else _missing(journal, ledger, request.close)
+        vouch, last = request.vouch or Vouching(), journal.evidence(ledger.run, ledger.attempt).last_bundle()
+        vouch.require_last(last, ledger, request.signer.public_key, is_idle=not (fresh or ledger.pending))
+        vouch.require_one_key(ledger)
+        if ledger.closed:
+            _require_nothing_new(journal, ledger, request.close)
+        elif fresh:
+            is_closing = request.close is not None
+            journal.append_records(ledger.run, ledger.attempt, fresh, closes=is_closing, made_again=True)
+            ledger.add(fresh)
     return sign(journal, ledger, request, on_epoch)
 
 
@@ -97,12 +104,12 @@ def _require_nothing_new(journal: Journal, ledger: Ledger, close: str | None) ->
         )
 
 
-def _complete(journal: Journal, ledger: Ledger, close: str | None) -> None:
-    """Make the records that are still missing: of recoveries, of batches, of the end."""
+def _missing(journal: Journal, ledger: Ledger, close: str | None) -> list[bytes]:
+    """Return the records that are still to be made: of recoveries, of batches, of the end."""
     events = list(_of_events(journal, ledger))
     ingested = list(_of_batches(journal, ledger, {None: len(events)}))
     fresh = [*events, *ingested]
-    if close is not None:
+    if close is not None and not _waits_closed(ledger, close):
         without_rank = sum(b'"rank":null' in line for line in fresh)
         fresh.append(
             records.run_close(
@@ -114,10 +121,22 @@ def _complete(journal: Journal, ledger: Ledger, close: str | None) -> None:
                 batches=len(ledger.batches) + len(ingested),
             )
         )
-    if not fresh:
-        return
-    journal.append_records(ledger.run, ledger.attempt, fresh, closes=close is not None, made_again=True)
-    ledger.add(fresh)
+    return fresh
+
+
+def _waits_closed(ledger: Ledger, close: str) -> bool:
+    """Return whether the record of this end waits already: the signer failed at it.
+
+    Raises:
+        InputError: It gives another reason.
+    """
+    last = records.parse(ledger.waiting[-1]) if ledger.pending else {}
+    if last.get("kind") != RUN_CLOSE:
+        return False
+    if last["reason"] != close:
+        place = f"{ledger.run}: attempt {ledger.attempt}"
+        raise InputError(f"{place}: its end is recorded as {last['reason']}, and waits", hint="seal it without --close")
+    return True
 
 
 def sign(
@@ -285,18 +304,6 @@ def _certificate(ledger: Ledger, rank: int, signer: keys.Signer) -> list[bytes]:
     public = keys.require_public(signer.public_key, f"rank {rank}")
     if (rank, keys.fingerprint(public)) in ledger.certified:
         return []
+    require_same_key(ledger, rank, keys.fingerprint(public))
     count = ledger.next_count(None)
     return [records.rank_certificate(ledger.run, ledger.attempt, count, certified=rank, public=public)]
-
-
-def _require_last(journal: Journal, scope: Scope, signer: keys.Signer) -> None:
-    """Refuse to sign on top of a last bundle that this very key signed and whose signature does not hold."""
-    last = journal.evidence(*scope).last_bundle()
-    if last is None:
-        return
-    envelope = dsse.parse(last.envelope)
-    signature = envelope.signatures[0]
-    own = signature.keyid == keys.fingerprint(signer.public_key)
-    if own and not keys.is_signed(signer.public_key, envelope.signed_bytes(), signature.sig):
-        said = f"{scope[0]}: attempt {scope[1]}: the last bundle ({last.where}) is not what this key signed"
-        raise TrustError(said, code="bad-signature", hint="provstore verify says what is wrong")

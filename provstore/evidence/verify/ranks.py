@@ -12,9 +12,10 @@ from provstore.evidence.trust.keys import RANK, Trust
 from provstore.evidence.verify.bundles import Signed
 from provstore.evidence.verify.content import Certificate, Content
 from provstore.evidence.verify.digests import Doubt, Stated
-from provstore.evidence.verify.findings import CHAIN, Notes
+from provstore.evidence.verify.findings import CHAIN, KEY, Notes
 from provstore.evidence.verify.tree import Tree
 from provstore.model.evidence import EvidenceLog, RankHead
+from provstore.model.lost import DAMAGED
 from provstore.model.verification import ASSERTED
 
 
@@ -41,6 +42,7 @@ class RankCheck:
 
     def check(self, log: EvidenceLog, bundles: Sequence[Signed]) -> None:
         """Read the bundles that have rank heads once more, and judge them."""
+        self._second_keys()
         self._digests_only(bundles)
         wanted = {one.position: one for one in bundles if not one.is_foreign and self._matters(one)}
         if not wanted:
@@ -65,6 +67,21 @@ class RankCheck:
                 text = "its ranks have keys, and it holds a digest of their chains only: the collector alone vouches."
                 self.notes.add("uncorroborated", text, epoch=one.number, where=one.where)
                 return
+
+    def _second_keys(self) -> None:
+        """Note each record that gives a rank another key than the first one gave it."""
+        for rank, certified in sorted(self.content.certificates.items()):
+            first = certified[0].keyid
+            for cert in certified[1:]:
+                if cert.keyid != first:
+                    text = (
+                        f"rank {rank} has two keys, {first} and {cert.keyid}: whoever wrote to the journal before it "
+                        "was signed may have added one."
+                    )
+                    epoch = self.content.epoch_of(cert.seq)
+                    self.notes.add(
+                        "uncorroborated", text, epoch=epoch, seq=cert.seq, rank=rank, keyid=cert.keyid, axis=KEY
+                    )
 
     def name_doubts(self) -> None:
         """Note which shared digests nobody confirms, and which ranks contradict a majority."""
@@ -153,8 +170,10 @@ class RankCheck:
             code = "rank-head-mismatch"
             text = f"the signature over rank {head.rank}'s chain is not that of its key {keyid}."
         self._held[head.rank] = (head, None)
+        # The record that names its key may be among those that are lost, or stand behind them.
+        cause = DAMAGED if code == "untrusted-key" and self.tree.lacks(one.size) else None
         self.notes.add(
-            code, text, epoch=one.number, where=one.where, rank=head.rank, keyid=keyid[:80],
+            code, text, epoch=one.number, where=one.where, rank=head.rank, keyid=keyid[:80], cause=cause,
             axis=CHAIN if code == "rank-head-mismatch" else None,
         )  # fmt: skip
 
