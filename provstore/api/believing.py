@@ -80,7 +80,7 @@ def belief(
     given = [Path(one) for one in anchors]
     remarks = tuple(_empty_folders(given))
     if public_keys:
-        keys = [_public_key(Path(path)) for path in public_keys]
+        keys = [read_public_key(Path(path)) for path in public_keys]
         known = Trust.of_keys(keys, ", ".join(map(str, public_keys)))
         return Belief(known, read_anchors(given, known, tsa), own, at, org, tuple(allow), remarks=remarks)
     path = config.trust_file(trust_file)
@@ -98,7 +98,14 @@ def belief(
     return Belief(known, read_anchors(given, known, tsa), own, at, org, tuple(allow), path, remarks)
 
 
-def _public_key(path: Path) -> bytes:
+def read_public_key(path: Path) -> bytes:
+    """Return the public key in a file.
+
+    Raises:
+        ConfigError: A fingerprint is given instead of a file.
+        InputError: The file cannot be read, or holds no public key.
+        TrustError: The key is not safe to trust.
+    """
     if is_fingerprint(str(path)) and not path.exists():
         raise ConfigError(
             f"{path}: --public-key: a fingerprint names a key and does not tell it",

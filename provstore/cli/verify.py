@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from provstore import config
+from provstore.cli import _agent_evidence as agents
 from provstore.cli._finding_order import causes_first, condensed
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
@@ -27,7 +28,8 @@ EXAMPLES = """Examples:
 provstore verify
 provstore verify run:my-job --anchor checkpoint.txt
 provstore verify my-job --source journal --public-key alice.pub
-provstore verify ./exported --public-key alice.pub --json"""
+provstore verify ./exported --public-key alice.pub --json
+provstore verify ./agent.jsonl --agent-key agent-key-01=agent.pub"""
 
 _STYLE = {"pass": "bold green", "limited": "bold yellow", "fault": "bold red", "unknown": "bold yellow"}
 _AXIS_STYLE = {"ok": "green", "fault": "red", "unproven": "yellow", "unknown": "yellow", "not-checked": "dim"}
@@ -46,8 +48,8 @@ def verify(  # noqa: PLR0913 - each argument is an option
         list[str] | None,
         typer.Argument(
             metavar="[RUN|PATH…]",
-            help="A run of the store (run:NAME always is one), or exported folders or files (./NAME always is one) "
-            "[default: every run].",
+            help="A run of the store (run:NAME always is one), or exported folders or files (./NAME always is one), or "
+            "files of agent evidence [default: every run].",
         ),
     ] = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", help="Incarnation of the run.", min=0)] = None,
@@ -85,6 +87,13 @@ def verify(  # noqa: PLR0913 - each argument is an option
         str | None,
         typer.Option(metavar="LIMITS", help="Limits that shall not change the exit code: unanchored,open,tail."),
     ] = None,
+    agent_key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID=HEX|FILE", help="Public key that signatures in agent evidence name by this id."),
+    ] = None,
+    check_legacy: Annotated[
+        bool, typer.Option("--check-legacy", help="Check retired signatures of agent evidence; it accepts none.")
+    ] = False,
 ) -> None:
     """Verify signatures, records, chain, journal, graph and anchors.
 
@@ -97,6 +106,20 @@ def verify(  # noqa: PLR0913 - each argument is an option
     runs, folders = runs_and_files(settings, targets or ())
     _require_one_kind(folders, runs)
     screen = Screen(settings)
+    if folders and agents.are_agent_files(folders):
+        agents.show(
+            screen,
+            folders,
+            keys=agent_key or (),
+            public_keys=public_key or (),
+            trust_file=trust,
+            pin=pin,
+            first_use=first_use,
+            at=at,
+            check_legacy=check_legacy,
+        )
+    if agent_key or check_legacy:
+        raise ConfigError("verify: --agent-key and --check-legacy go with files of agent evidence")
     limits = [name for name in (allow or "").split(",") if name]
     belief = api.belief(
         public_keys=public_key or (),

@@ -161,7 +161,7 @@ def _ordered(found: dict[str, _Found]) -> list[str]:
     children: dict[str | None, list[str]] = {}
     for one in found.values():
         children.setdefault(one.parent, []).append(one.own)
-    ordered = []
+    ordered: list[str] = []
     for first in sorted(children.get(None, ())):
         link = found[first].link
         chain = first if link is None else f"{ORPHAN}{link}"

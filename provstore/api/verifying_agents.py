@@ -1,0 +1,164 @@
+"""Verifying files of agent evidence: one verdict on each axis of each record, and no sum of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from provstore import config
+from provstore.api.believing import read_public_key
+from provstore.errors import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, ConfigError, InputError
+from provstore.evidence.aep import agent_keys, contract, judge
+from provstore.evidence.keys import fingerprint
+from provstore.evidence.trust import file as trust_files
+from provstore.evidence.trust.fields import now
+from provstore.evidence.trust.keys import Trust
+from provstore.model.aep import Axis, ContainerVerdict, RecordVerdict
+from provstore.sources import aep
+
+SCHEMA = "provstore-agent-verification/1"
+_HEAD = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAnswer:
+    """What was found of one file of agent evidence."""
+
+    path: Path
+    verdict: ContainerVerdict
+
+    @property
+    def exit_code(self) -> int:
+        """1 something is wrong, 3 something is unproven or was not evaluated, 0 neither."""
+        codes = {_code(one) for one in self.verdict.records}
+        codes |= {_code_of(one) for one in (self.verdict.container, *self._chains())}
+        codes |= {EXIT_UNDECIDED} if self.verdict.problems or not self.verdict.records else set()
+        return next((code for code in (EXIT_NO, EXIT_UNDECIDED) if code in codes), EXIT_OK)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as JSON values."""
+        return {
+            "path": str(self.path),
+            "kind": self.verdict.kind,
+            "chain": self.verdict.chain.to_dict(),
+            "chains": {run: axis.to_dict() for run, axis in self.verdict.chains.items()},
+            "container": self.verdict.container.to_dict(),
+            "records": [_record(one) for one in self.verdict.records],
+            "problems": list(self.verdict.problems),
+            "exit_code": self.exit_code,
+        }
+
+    def _chains(self) -> Iterator[Axis]:
+        """Yield the chains that decide: one record without a link leaves nothing open."""
+        whole, runs = self.verdict.chain, self.verdict.chains
+        if whole.status == "intact" or not runs:
+            yield whole
+        elif len(self.verdict.records) > 1 or whole.status != "not-present":
+            yield from runs.values()
+
+
+def is_agent_file(path: Path) -> bool:
+    """Return whether a file is meant as agent evidence, sound or not."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return aep.recognises(file.read(_HEAD))
+    except OSError:
+        return False
+
+
+def verify_agent_files(
+    *paths: str | Path,
+    keys: Sequence[str] = (),
+    public_keys: Iterable[str | Path] = (),
+    trust_file: str | Path | None = None,
+    pin: str | None = None,
+    first_use: bool = False,
+    at: str | None = None,
+    check_legacy: bool = False,
+) -> list[AgentAnswer]:
+    """Return what can be known of files of agent evidence.
+
+    Args:
+        paths: Records, lists or lines of them, bundles, ledgers.
+        keys: ``ID=HEX`` or ``ID=FILE``: the public key that signatures name by that id.
+        public_keys: Files of public keys that signatures name by their fingerprint.
+        trust_file: Its keys of the role ``agent`` count by alias, those of the role ``run`` by fingerprint; your own
+            trust file when not given, if there is one.
+        pin: Root key of a trust file that is new here.
+        first_use: Believe a trust file that is new here.
+        at: The moment at which keys are judged, ISO 8601 in UTC.
+        check_legacy: Check signatures of retired schemes too; their status stays the same.
+
+    Raises:
+        InputError: A file cannot be read, or holds no agent evidence.
+        NotUnderstoodError: A file is larger than is looked at.
+        ConfigError: A key is not given as ``ID=HEX`` or ``ID=FILE``.
+        TrustError: The trust file does not hold, or a key is not safe to trust.
+    """
+    given = _given(keys, public_keys)
+    trust = _trust(trust_file, pin, first_use=first_use, at=at)
+    known = agent_keys.agent_keys(trust, given)
+    answers = []
+    for path in map(Path, paths):
+        verdict = judge(aep.read(path, name=str(path)), known, check_legacy=check_legacy)
+        answers.append(AgentAnswer(path, agent_keys.with_trust(verdict, trust, at or now())))
+    return answers
+
+
+def _given(keys: Sequence[str], public_keys: Iterable[str | Path]) -> dict[str, bytes]:
+    found = {}
+    for path in public_keys:
+        public = read_public_key(Path(path))
+        found[fingerprint(public)] = public
+    for text in keys:
+        name, mark, key = text.partition("=")
+        if not mark or not name or not key:
+            raise ConfigError(f"{text[:60]!a}: --agent-key: need ID=HEX or ID=FILE")
+        path = Path(key)
+        is_file = path.is_file()
+        found[name] = read_public_key(path) if is_file else agent_keys.parse_public(key, f"--agent-key {name}")
+    return found
+
+
+def _trust(path: str | Path | None, pin: str | None, *, first_use: bool, at: str | None) -> Trust | None:
+    found = config.trust_file(path)
+    if not found.exists():
+        if path is not None:
+            raise InputError(f"{found}: trust: there is no such file")
+        return None
+    return trust_files.load(found, pin=pin, first_use=first_use, at=at)
+
+
+def _record(one: RecordVerdict) -> dict[str, object]:
+    return {
+        "index": one.index,
+        "sha256": one.sha256,
+        "run_id": one.run_id,
+        "axes": {name: axis.to_dict() for name, axis in one.axes.items()},
+        "findings": list(one.findings),
+        "verifier_result": contract.envelope(one),
+    }
+
+
+_WRONG = {"fail", "invalid", "binding-mismatch", "broken"}
+_OPEN = {"unsigned", "unsupported-legacy", "partial", "orphaned", "not-present"}
+_ASKED = ("structural", "semantic", "authenticity")
+
+
+def _code(one: RecordVerdict) -> int:
+    if one.findings:
+        return EXIT_NO
+    codes = {_code_of(one.axes[name]) for name in _ASKED}
+    # Kinds without rules of meaning leave nothing open there.
+    if not (one.axes["structural"].evaluated and one.axes["authenticity"].evaluated):
+        codes.add(EXIT_UNDECIDED)
+    return next((code for code in (EXIT_NO, EXIT_UNDECIDED) if code in codes), EXIT_OK)
+
+
+def _code_of(axis: Axis) -> int:
+    if axis.status in _WRONG:
+        return EXIT_NO
+    return EXIT_UNDECIDED if axis.status in _OPEN else EXIT_OK
