@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.collective_calls import CallHooks, LiveCall
+from provstore.capture.collective_calls import CallHooks, LiveCall, LiveGroup
+from provstore.capture.content.finite import non_finite
 from provstore.capture.fail_open import say_once, tried
 from provstore.capture.torch_library import live_groups, load_torch
 
@@ -110,6 +111,9 @@ class TensorRecorder:
         else:
             self.gaps[f"out of {call.name}: {reason}"] += call.parts
 
+    def unseen(self, group: LiveGroup, first: int, count: int) -> None:
+        """Nothing: it only records where torch has hooks, which see every call."""
+
     def skipped(self, group: str, reason: str) -> None:
         """Count a group that is not recorded."""
         self.gaps[f"group {group}: {reason}"] += 1
@@ -124,7 +128,7 @@ class TensorRecorder:
             for tensor in tensors:
                 if tensor.device.type != "cpu" or tensor.layout != self._torch.strided:
                     raise ValueError("a tensor is not dense or not in the memory of the CPU")
-            return _sum([_non_finite(self._torch, tensor) for tensor in tensors])
+            return _sum([non_finite(self._torch, tensor) for tensor in tensors])
 
     def _write(self, group: str, seq: int, side: str, counts: tuple[int, int]) -> None:
         line = {
@@ -156,15 +160,3 @@ class TensorRecorder:
 
 def _sum(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return sum(nan for nan, _ in counts), sum(inf for _, inf in counts)
-
-
-def _non_finite(torch: Any, tensor: Any) -> tuple[int, int]:
-    """Return (NaN values, infinite values); one sum in float32 settles a tensor without any."""
-    if not tensor.is_floating_point() and not tensor.is_complex():
-        return 0, 0
-    values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    if values.element_size() == 1:
-        values = values.float()
-    if bool(torch.isfinite(values.sum(dtype=torch.float32))):
-        return 0, 0
-    return int(values.isnan().sum()), int(values.isinf().sum())
