@@ -42,6 +42,17 @@ def open_both(
     return _reading(uri, directory, exits, progress) if read_only else _writing(uri, directory, exits, progress)
 
 
+def journal_for_writing(uri: str, directory: Path) -> Journal:
+    """Return the journal of a store, opened for writing without its graph; the next reader brings that up to date.
+
+    Raises:
+        StoreError: It is locked or damaged, or missing beside a graph that was made from it.
+    """
+    if not directory.exists():
+        _refuse_orphans(uri, directory)
+    return Journal.open(directory, writable=True)
+
+
 def existing(directory: Path, uri: str) -> Path:
     """Return the directory of a journal that must be there."""
     if not directory.is_dir():

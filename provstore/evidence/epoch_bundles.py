@@ -14,7 +14,7 @@ from typing import Any
 
 from provstore.evidence import actions
 from provstore.model import canonical
-from provstore.model.action import Action
+from provstore.model.action import Action, TraceContext
 from provstore.model.canonical import Json
 from provstore.model.evidence import MODES
 from provstore.model.recording import CLASSES, READ
@@ -61,16 +61,6 @@ class Blob:
             "role": self.role,
             "sha256": self.sha256,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """What launched the run, as received."""
-
-    trace_id: str | None = None
-    parent_trace_id: str | None = None
-    parent_action: str | None = None
-    conflicts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -156,7 +146,7 @@ class EpochFacts:
     policy_digest: str | None = None
     table_digest: str | None = None
     mode_floor: str | None = None
-    trace: Trace = field(default_factory=Trace)
+    trace: TraceContext = field(default_factory=TraceContext)
     checkpoint: str | None = None
     environment: str | None = None
     faults: int = 0

@@ -18,6 +18,7 @@ from provstore.journal.segments import Entry
 from provstore.model import canonical
 from provstore.model.canonical import Json
 from provstore.model.evidence import BundleAt, RankHead, RecordAt
+from provstore.model.lost import Lost
 
 SCHEMA_VERSION = 1
 Scope = tuple[str, int]
@@ -170,11 +171,41 @@ class JournalEvidence:
                 for at, line in enumerate(frame.lines):
                     yield RecordAt(frame.first + at, line, f"{frame.where} line {at + 2}")
 
+    def frames(self) -> Iterator[RecordFrame]:
+        """Yield the frames of records in the order in which they were acknowledged."""
+        for frame in self._frames(frames.RECORDS):
+            if isinstance(frame, RecordFrame):
+                yield frame
+
     def heads(self) -> Iterator[RankHead]:
         """Yield the rank heads that came with the records, in their order."""
         for frame in self._frames(frames.RECORDS):
             if isinstance(frame, RecordFrame):
                 yield from frame.heads
+
+    def lost(self, numbers: Sequence[tuple[int, int]]) -> Lost:
+        """Return what the loss of these numbers of the journal, first and last of each, can have taken from here."""
+        if not numbers:
+            return Lost()
+        records: list[tuple[int, int]] = []
+        bundles: list[int] = []
+        behind = {frames.RECORDS: 0, frames.BUNDLE: 0}
+        expected, gone = 0, set()
+        for entry, payload in segments.payloads(self._directory, self._entries):
+            frame = parse(entry, payload)
+            is_behind_loss = any(first < entry.jseq and behind[entry.type] < last for first, last in numbers)
+            behind[entry.type] = entry.jseq
+            if isinstance(frame, BundleFrame):
+                gone |= {len(bundles)} if is_behind_loss else set()
+                bundles.append(entry.jseq)
+                continue
+            if is_behind_loss and frame.first > expected:
+                records.append((expected, frame.first))
+            expected = frame.first + len(frame.lines)
+        at_end = [first for first, last in numbers if last > behind[frames.RECORDS]]
+        gone |= {len(bundles)} if any(last > behind[frames.BUNDLE] for _, last in numbers) else set()
+        tail = (expected, sum(number < min(at_end) for number in bundles)) if at_end else None
+        return Lost(tuple(records), tail, frozenset(gone))
 
     def _frames(self, kind: int) -> Iterator[RecordFrame | BundleFrame]:
         wanted = [entry for entry in self._entries if entry.type == kind]

@@ -1,0 +1,64 @@
+"""Recording training: actions, epoch bundles and agent records into a store's journal, without its graph."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provstore import config
+from provstore.api.opening import journal_for_writing
+
+if TYPE_CHECKING:
+    from provstore.evidence.keys import Signer
+    from provstore.ingest.given import Progress
+    from provstore.model.recording_report import RecordReport
+
+
+def record(
+    paths: Sequence[str | os.PathLike[str]],
+    run: str | None = None,
+    *,
+    epoch: int | None = None,
+    attempt: int | None = None,
+    trace_id: str | None = None,
+    mode_floor: str = "validation",
+    signer: Signer | None = None,
+    org: str = "provstore",
+    store: str | None = None,
+    journal: str | Path | None = None,
+    progress: Progress | None = None,
+) -> RecordReport:
+    """Record dumps or capture directories of training; what was recorded before is not recorded again.
+
+    Args:
+        paths: Flight Recorder dumps, or capture directories of live jobs.
+        run: Name of the run; a capture directory names its own.
+        epoch: Training epoch that the calls of dumps are of; a capture directory names its own.
+        attempt: Incarnation of the run; else what the files say, else 0.
+        trace_id: Of what launched the run.
+        mode_floor: Recording mode that is demanded of every action at least.
+        signer: Signs agent records, and everything that waits for a signature.
+        org: First part of the origin of checkpoints.
+        store: Address of the store, which tells where its journal is.
+        journal: Directory of the journal, where the address does not tell it.
+        progress: Called with (done, total, what).
+
+    Raises:
+        ConfigError: A name is missing that the input does not give, or one is out of range.
+        InputError: Nothing there can be used, or the run is closed.
+        StoreError: The journal cannot be written.
+        TrustError: What is signed already does not hold: nothing is signed on top of it.
+    """
+    from provstore.ingest.record_flow import RecordRequest
+    from provstore.ingest.record_flow import record as record_all
+    from provstore.ingest.sealing import SealRequest
+
+    given = [Path(path) for path in paths]
+    request = RecordRequest(given, run, epoch, attempt, trace_id, mode_floor, progress)
+    seal = None if signer is None else SealRequest(signer, org=org)
+    uri = config.store_uri(store)
+    with contextlib.closing(journal_for_writing(uri, config.journal_directory(uri, journal))) as opened:
+        return record_all(request, opened, seal)

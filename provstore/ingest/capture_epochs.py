@@ -1,0 +1,334 @@
+"""The epochs of a capture directory: lines become actions, notes and rows; no label names more than is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from provstore.errors import InputError
+from provstore.evidence import epoch_bundles, records
+from provstore.evidence.epoch_bundles import EpochFacts
+from provstore.evidence.recording import policy
+from provstore.ingest import capture_lines, capture_tables
+from provstore.ingest.capture_tables import Snapshots, Tables
+from provstore.ingest.record_epochs import EpochWriter
+from provstore.model.action import Action, TraceContext
+from provstore.model.evidence import MODES
+from provstore.model.recording import CAPTURE_FAULT, NO_TENSOR_ACCESS, RecordingPolicy
+from provstore.sources.capture_directory import Capture, CapturedRank
+
+_TABLES = {"step": epoch_bundles.STEPS, "data": epoch_bundles.DATA, "anchor": epoch_bundles.ANCHORS}
+_PASSED_OVER = frozenset(("header", "group", "epoch", "end", "snap"))
+NEXT_EPOCH = "next-epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRequest:
+    """What a caller says about a capture directory."""
+
+    mode_floor: str = MODES[0]
+    stated_epoch: int | None = None
+    """Of lines that name none."""
+    trace_id: str | None = None
+
+
+@dataclass(slots=True)
+class CapturedEpoch:
+    """Reads one epoch of all ranks of one attempt into a writer."""
+
+    capture: Capture
+    ranks: Mapping[int, CapturedRank]
+    epoch: int
+    writer: EpochWriter
+    request: CaptureRequest
+    tables: Tables = field(init=False)
+    faults: int = 0
+    unreadable: int = 0
+    late: set[int] = field(default_factory=set)
+    closed: dict[int, bool] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    ended_ns: int | None = None
+    checkpoint: str | None = None
+    names: dict[str, None] = field(default_factory=dict)
+    """Escalations of this epoch."""
+    _opened: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with empty tables."""
+        self.tables = Tables(self.writer.output.journal)
+
+    def read(self) -> EpochFacts:
+        """Take in all lines of the epoch; return what its bundle says beside the actions."""
+        present = [rank for rank in sorted(self.ranks) if self.epoch in self.ranks[rank].spans]
+        for rank in present:
+            self._rank(self.ranks[rank])
+        self._late_ranks()
+        header = self.ranks[present[0]].header
+        world = max((one for rank in present if (one := _count(self.ranks[rank].header, "world_size"))), default=None)
+        wanted = header.get("policy")
+        said: Mapping[str, Any] = wanted if isinstance(wanted, dict) else {}
+        floor = said.get("mode_floor")
+        closed = all(self.closed.get(rank, False) for rank in present)
+        return EpochFacts(
+            epoch=self.epoch,
+            source="capture",
+            is_stated=self.request.stated_epoch is not None and self.epoch == self.request.stated_epoch,
+            is_closed=closed,
+            close_reason=next((self.reasons[rank] for rank in present if rank in self.reasons), None),
+            world_size=world,
+            missing_ranks=[rank for rank in range(min(world or 0, 1 << 20)) if rank not in present],
+            late_ranks=sorted(self.late),
+            blobs=self.tables.finish(),
+            policy_digest=_text(said, "digest"),
+            table_digest=_text(said, "table_digest"),
+            mode_floor=floor if floor in MODES else None,
+            trace=trace_of(header, self.request.trace_id),
+            checkpoint=self.checkpoint,
+            environment=_text(header, "env_digest"),
+            faults=self.faults,
+            unreadable=self.unreadable,
+            escalations=tuple(self.names),
+        )
+
+    def _rank(self, captured: CapturedRank) -> None:
+        spans, is_new, before = captured.spans[self.epoch], False, len(self.tables.blobs)
+        later = any(epoch > self.epoch for epoch in captured.epochs)
+        self.closed[captured.rank] = later
+        if later:
+            self.reasons[captured.rank] = NEXT_EPOCH
+        reader = _RankReader(self, captured.rank)
+        reader.look_ahead(self.capture.lines_ahead(spans))
+        problems = self.capture.problems
+        unreadable = problems.count
+        for span in spans:
+            for said, place in self.capture.lines(span):
+                try:
+                    is_new = reader.take(said) or is_new
+                except InputError as error:
+                    problems.add(f"{place}: {said.get('t')!a}: {error}")
+        is_new = reader.finish() or is_new
+        self.unreadable += problems.count - unreadable
+        wanted = is_new or not self.writer.known
+        if wanted:
+            self._keep_header(captured)
+            reader.snapshots.end_rank()
+        else:
+            del self.tables.blobs[before:]
+        self.tables.end_rank(is_wanted=wanted)
+
+    def _keep_header(self, captured: CapturedRank) -> None:
+        try:
+            self.tables.add(epoch_bundles.HEADERS, capture_lines.row(captured.header, captured.rank))
+        except InputError as error:
+            self.capture.problems.add(f"rank {captured.rank}: header: {error}")
+
+    def _late_ranks(self) -> None:
+        """Find who switched later than the others to an escalation that was meant for several."""
+        for steps in self._opened.values():
+            first = min(steps.values())
+            self.late.update(rank for rank, step in steps.items() if step > first)
+
+    def opened(self, source: str, number: int, rank: int, step: int) -> None:
+        """Note when a rank opened an escalation that another one ordered."""
+        if not source.startswith("rank:"):
+            self._opened.setdefault((source, number), {})[rank] = step
+
+
+class _RankReader:
+    """Takes the lines of one rank."""
+
+    def __init__(self, epoch: CapturedEpoch, rank: int) -> None:
+        self._epoch, self._rank = epoch, rank
+        self._parent: str | None = None
+        output = epoch.writer.output
+        self._tables = epoch.tables
+        self.snapshots = Snapshots(epoch.capture.directory, output.journal, epoch.tables)
+        self._snaps: dict[int, list[dict[str, Any]]] = {}
+        self._steps: list[tuple[int, int, int]] = []
+        self._calls: dict[str, tuple[Action, int, dict[str, Any]]] = {}
+
+    def look_ahead(self, lines: Iterator[tuple[dict[str, Any], str]]) -> None:
+        """Take in what calls need and may come after them."""
+        for said, _ in lines:
+            ordinal, ordinals = said.get("ordinal"), said.get("ordinals")
+            if said["t"] == "snap" and type(ordinal) is int:
+                self._snaps.setdefault(ordinal, []).append(said)
+            elif isinstance(ordinals, list) and len(ordinals) == 2 and all(type(one) is int for one in ordinals):
+                step = said.get("step")
+                if type(step) is int and step >= 0:
+                    self._steps.append((ordinals[0], ordinals[1], step))
+
+    def take(self, said: dict[str, Any]) -> bool:
+        """Take one line; return whether it gave an action that was not recorded before."""
+        kind = said.get("t")
+        if kind == "call":
+            return self._call(said)
+        if kind == "tensor":
+            self._keep(capture_lines.tensor(said, self._rank, self._epoch.epoch, self._step(said)), said)
+        elif kind == "checkpoint":
+            self._checkpoint(said)
+        elif kind in _TABLES:
+            self._tables.add(_TABLES[kind], capture_lines.row(said, self._rank))
+        elif kind == "rng":
+            self._rng(said)
+        elif kind == "escalation":
+            self._escalation(said)
+        elif kind == "fault":
+            self._fault(said)
+        elif kind == "epoch-end":
+            self._end(said)
+        elif kind not in _PASSED_OVER:
+            raise InputError("is no known kind of line")
+        return False
+
+    def _call(self, said: dict[str, Any]) -> bool:
+        action = capture_lines.call(said, self._rank, self._epoch.epoch, self._step(said))
+        self._keep(action, said)
+        return False
+
+    def _keep(self, action: Action, said: dict[str, Any]) -> None:
+        """Hold an action back until the rank ends: what the ring of steps gave later replaces what came first."""
+        ordinal = capture_lines.count(said, "ordinal") if "ordinal" in said else len(self._calls)
+        self._calls[action.action_id] = (action, ordinal, said)
+
+    def finish(self) -> bool:
+        """Record the actions in program order; return whether one was new."""
+        is_new = False
+        for action, ordinal, said in sorted(self._calls.values(), key=lambda one: one[1]):
+            found = self._with_content(action, ordinal, said)
+            found = replace(found, parent=self._parent)
+            is_new = self._epoch.writer.take(found, ordinal) or is_new
+            self._parent = action.action_id
+        self._calls.clear()
+        return is_new
+
+    def _with_content(self, action: Action, ordinal: int, said: Mapping[str, Any]) -> Action:
+        """Return the action with the content that is really there, and no mode above it."""
+        names = [capture_tables.statistics(said.get(name), self._tables) for name in ("stats_out", "stats", "stats_in")]
+        kept = [name for name in names if name is not None]
+        proven = self.snapshots.proven(action, self._snaps.get(ordinal, ())) if action.mode == MODES[2] else set()
+        action = replace(action, delta_ref=kept[0] if kept else None, evidence_refs=(*action.evidence_refs, *kept[1:]))
+        action = raised(action, self._epoch.request.mode_floor)
+        there = content_mode(action, said, proven)
+        if MODES.index(there) >= MODES.index(action.mode):
+            return action
+        reason = action.shortfall or (CAPTURE_FAULT,)
+        return replace(action, mode=there, shortfall=reason)
+
+    def _step(self, said: Mapping[str, Any]) -> int | None:
+        step = capture_lines.count_or_none(said, "step")
+        ordinal = said.get("ordinal")
+        if step is not None or type(ordinal) is not int:
+            return step
+        return next((one for first, last, one in self._steps if first <= ordinal <= last), None)
+
+    def _checkpoint(self, said: dict[str, Any]) -> None:
+        request, epoch = self._epoch.request, self._epoch
+        action = capture_lines.checkpoint(said, self._rank, epoch.epoch, self._step(said), request.mode_floor)
+        clean = {**said, "uri": action.name}
+        self._tables.add(epoch_bundles.CHECKPOINTS, capture_lines.row(clean, self._rank))
+        if said["action"] == "save":
+            epoch.checkpoint = action.name
+        after = max((ordinal for _, ordinal, _ in self._calls.values()), default=0)
+        self._calls[action.action_id] = (action, after, {})
+
+    def _rng(self, said: dict[str, Any]) -> None:
+        epoch = self._epoch
+        line, blob = capture_tables.keep_state(epoch.capture.directory, epoch.writer.output.journal, said, self._rank)
+        self._tables.add(epoch_bundles.RNG, line)
+        if blob is None and said.get("blob"):
+            raise InputError("the state is not in the directory, or is another one")
+
+    def _escalation(self, said: dict[str, Any]) -> None:
+        one, event = capture_lines.escalation(said)
+        epoch, rank, history = self._epoch, self._rank, self._epoch.writer.output.history
+        epoch.names[f"{one.source}/{one.name}"] = None
+        if event == "opened" and one.opened_step is not None:
+            epoch.opened(one.source, one.number, rank, one.opened_step)
+        at_ns = said.get("at_ns") if type(said.get("at_ns")) is int else None
+        epoch.writer.note(
+            lambda n: records.escalation(history.run, history.attempt, n, one, event=event, rank=rank, at_ns=at_ns),
+            rank,
+        )
+
+    def _fault(self, said: dict[str, Any]) -> None:
+        place, error = capture_lines.text(said, "where"), str(said.get("error") or "unknown")[:300]
+        count, at_ns = capture_lines.count_or_none(said, "count") or 1, capture_lines.time(said)
+        history, rank = self._epoch.writer.output.history, self._rank
+        self._epoch.faults += 1
+        self._epoch.writer.note(
+            lambda n: records.capture_fault(
+                history.run, history.attempt, n, rank=rank, place=place, error=error, count=count, at_ns=at_ns
+            ),
+            rank,
+        )
+
+    def _end(self, said: dict[str, Any]) -> None:
+        epoch, at_ns = self._epoch, capture_lines.time(said)
+        epoch.closed[self._rank] = epoch.closed[self._rank] or said.get("closed") is True
+        if (reason := capture_lines.text_or_none(said, "reason")) is not None:
+            epoch.reasons[self._rank] = reason
+        epoch.ended_ns = max(epoch.ended_ns or 0, at_ns)
+
+
+def content_mode(action: Action, said: Mapping[str, Any], proven: set[str]) -> str:
+    """Return the strongest mode whose content is there for every side of an action that has tensors.
+
+    Args:
+        action: With digests and shapes as captured.
+        said: Its line, with the statistics of both sides.
+        proven: Sides of which snapshots are kept that prove their digests.
+    """
+    sides = []
+    for side, shapes, digest in (
+        ("in", action.shapes_in, action.digest_in),
+        ("out", action.shapes_out, action.digest_out),
+    ):
+        if shapes:
+            stats = said.get(f"stats_{side}") or (said.get("stats") if side == "out" else None)
+            sides.append((side, digest is not None, stats is not None))
+    if not sides and action.op.startswith("checkpoint."):
+        return action.mode
+    if not all(has_digest and has_stats for _, has_digest, has_stats in sides):
+        return MODES[0]
+    return MODES[2] if all(side in proven for side, _, _ in sides) else MODES[1]
+
+
+def raised(action: Action, floor: str) -> Action:
+    """Return the action with at least ``floor`` demanded of it; what was not captured then stays a shortfall."""
+    wanted = policy.raised(RecordingPolicy(action.policy_mode, action.policy_reason, ""), floor)
+    if wanted.mode == action.policy_mode:
+        return action
+    has_tensors = bool(action.shapes_in or action.shapes_out)
+    return replace(
+        action,
+        policy_mode=wanted.mode,
+        policy_reason=wanted.reason,
+        mode=action.mode if has_tensors else wanted.mode,
+        shortfall=(*action.shortfall, NO_TENSOR_ACCESS) if has_tensors else action.shortfall,
+    )
+
+
+def trace_of(header: Mapping[str, Any], trace_id: str | None) -> TraceContext:
+    """Return what launched the run, as received; a given trace id that disagrees is kept beside the recorded one."""
+    found = header.get("trace")
+    said: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    try:
+        conflicts = capture_lines.texts(said, "conflicts") or ()
+    except InputError:
+        conflicts = ()
+    recorded = _text(said, "trace_id")
+    if trace_id is not None and recorded not in {None, trace_id}:
+        conflicts = tuple(dict.fromkeys((*conflicts, str(recorded))))
+    return TraceContext(trace_id or recorded, _text(said, "parent_trace_id"), _text(said, "parent_action"), conflicts)
+
+
+def _text(said: Mapping[str, Any], name: str) -> str | None:
+    value = said.get(name)
+    return value if isinstance(value, str) and value and len(value) <= 1_000 else None
+
+
+def _count(said: Mapping[str, Any], name: str) -> int:
+    value = said.get(name)
+    return value if type(value) is int and 0 < value <= 1 << 20 else 0

@@ -1,0 +1,230 @@
+"""Recording what is given: dumps after the fact, capture directories of live jobs; epoch by epoch into the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from provstore.errors import ConfigError, InputError
+from provstore.evidence import dsse, statement
+from provstore.evidence.bundles import Ledger
+from provstore.evidence.epoch_bundles import EpochFacts
+from provstore.evidence.recording import classes, policy
+from provstore.graph.merge import merge
+from provstore.ingest import sealing
+from provstore.ingest.capture_epochs import CapturedEpoch, CaptureRequest
+from provstore.ingest.dump_actions import dump_actions, finite_values, world_of
+from provstore.ingest.given import Given, Progress, Request, consistent, gather
+from provstore.ingest.record_epochs import EpochWriter, Output
+from provstore.ingest.record_history import RunChain, history, run_chain
+from provstore.ingest.sealing import SealRequest
+from provstore.journal import Journal
+from provstore.model.action import TraceContext
+from provstore.model.evidence import MODES
+from provstore.model.recording_report import EpochReport, RecordReport
+from provstore.sources.capture_directory import Capture, is_capture, read_capture
+
+Scope = tuple[str, int]
+FROM_DUMPS = "recorded-from-dumps"
+MAX_EPOCH = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRequest:
+    """What to record, and under which name."""
+
+    paths: Sequence[Path]
+    run: str | None = None
+    """May be left out where a capture directory names it."""
+    epoch: int | None = None
+    """Of the calls of dumps, which name none; of lines of a capture directory without one."""
+    attempt: int | None = None
+    trace_id: str | None = None
+    mode_floor: str = MODES[0]
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no record could hold, before anything is written."""
+        if self.run is not None and not self.run:
+            raise ConfigError("record: --run: is empty")
+        if self.epoch is not None and not 0 <= self.epoch <= MAX_EPOCH:
+            raise ConfigError(f"record: --epoch: {self.epoch} is no number from 0 to 2**53 - 1")
+        if self.attempt is not None and not 0 <= self.attempt < 2**31:
+            raise ConfigError(f"record: --attempt: {self.attempt} is no number from 0 to {2**31 - 1}")
+        if self.mode_floor not in MODES:
+            raise ConfigError(f"record: --mode-floor: {self.mode_floor} is none of {', '.join(MODES)}")
+        if self.trace_id is not None and not self.trace_id:
+            raise ConfigError("record: --trace-id: is empty")
+
+
+def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = None) -> RecordReport:
+    """Record everything that is given; what was recorded before an interruption is taken up.
+
+    Args:
+        request: What, and under which name.
+        journal: Open for writing.
+        seal: How to sign agent records and everything that waits; nothing is signed without it.
+
+    Raises:
+        InputError: Nothing there can be used, or the run is closed.
+        ConfigError: A name is missing that the input does not give.
+        StoreError: Something could not be made durable.
+        TrustError: What is signed already does not hold: nothing is signed on top of it.
+    """
+    missing = [path for path in request.paths if not path.exists()]
+    if missing or not request.paths:
+        raise InputError("\n".join(f"{path}: no such file or folder" for path in missing) or "record: nothing is given")
+    going = _Going(request, journal, seal)
+    captures = [path for path in request.paths if is_capture(path)]
+    dumps = [path for path in request.paths if path not in captures]
+    for path in captures:
+        going.capture(read_capture(path))
+    if dumps:
+        going.dumps(dumps)
+    going.finish()
+    if not going.epochs:
+        reasons = [*going.refused, *going.problems][:3]
+        raise InputError("\n".join(reasons) or "record: nothing there can be used")
+    told = (tuple(going.refused), tuple(going.problems), tuple(going.notes))
+    return RecordReport(tuple(going.epochs), *told, journal.position)
+
+
+@dataclass(slots=True)
+class _Going:
+    request: RecordRequest
+    journal: Journal
+    seal: SealRequest | None
+    epochs: list[EpochReport] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _outputs: dict[Scope, Output] = field(default_factory=dict)
+    _chains: dict[str, RunChain] = field(default_factory=dict)
+    _ledgers: dict[Scope, Ledger] = field(default_factory=dict)
+
+    def capture(self, found: Capture) -> None:
+        """Record every epoch of a capture directory."""
+        for attempt, ranks in sorted(found.attempts.items()):
+            first = next(iter(ranks.values())).header
+            run = self.request.run or first.get("run")
+            if not isinstance(run, str) or not run:
+                raise ConfigError(f"{found.directory}: record: the capture names no run", hint="give it with --run")
+            others = {str(rank.header.get("run")) for rank in ranks.values()} - {run}
+            if others:
+                self.problems.append(
+                    f"{found.directory}: recorded as {run}; its files name {', '.join(sorted(others))}"
+                )
+            if self.request.epoch is not None:
+                for rank in ranks.values():
+                    if spans := rank.spans.pop(-1, None):
+                        rank.spans.setdefault(self.request.epoch, [])[:0] = spans
+            scope = (run, attempt if self.request.attempt is None else self.request.attempt)
+            epochs = sorted({epoch for rank in ranks.values() for epoch in rank.epochs})
+            if not epochs:
+                self.problems.append(f"{found.directory}: attempt {attempt}: no line names an epoch")
+            for at, epoch in enumerate(epochs):
+                writer = EpochWriter(self._output(scope), epoch)
+                asked = CaptureRequest(self.request.mode_floor, self.request.epoch, self.request.trace_id)
+                reader = CapturedEpoch(found, ranks, epoch, writer, asked)
+                facts = reader.read()
+                self._close(writer, facts, reader.ended_ns)
+                self._tell(at + 1, len(epochs))
+        self.problems += found.problems.listed()
+        self.refused += found.problems.refused
+        self.notes += found.problems.torn
+
+    def dumps(self, paths: Sequence[Path]) -> None:
+        """Record dumps as one epoch of each attempt that they name."""
+        request = self.request
+        if request.run is None:
+            raise ConfigError("record: --run: dumps are recorded under a name that is given")
+        if request.epoch is None:
+            raise ConfigError("record: --epoch: dumps name no epoch: say which one their calls are of")
+        gathered = gather(Request(paths, request.run, request.attempt, progress=request.progress))
+        self.notes += [f"{one.file}: {one.reason}" for one in gathered.strays]
+        for scope, given in gathered.scopes.items():
+            self._of_dumps(scope, given, request.epoch)
+
+    def finish(self) -> None:
+        """Sign the links too."""
+        if self.seal is not None:
+            for scope in self._outputs:
+                sealing.seal(self.journal, self._ledger(scope), self.seal)
+
+    def _of_dumps(self, scope: Scope, given: Given, epoch: int) -> None:
+        self.refused += [f"{one.file}: {one.reason}" for one in given.refusals]
+        fresh, refused = consistent(given.dumps)
+        self.refused += [f"{one.file}: {one.reason}" for one, _ in refused]
+        dumps = sorted(merge(fresh).dumps, key=lambda dump: (dump.rank, dump.backend))
+        if not dumps:
+            return
+        writer = EpochWriter(self._output(scope), epoch)
+        finite = finite_values(given.tensors)
+        for at, dump in enumerate(dumps):
+            for action, ordinal in dump_actions(dump, *scope, epoch, mode_floor=self.request.mode_floor, finite=finite):
+                writer.take(action, ordinal)
+            self._tell(at + 1, len(dumps))
+        world = world_of(dumps)
+        there = {dump.rank for dump in dumps}
+        document = policy.document(mode_floor=self.request.mode_floor)
+        facts = EpochFacts(
+            epoch=epoch,
+            source="dumps",
+            is_stated=True,
+            close_reason=FROM_DUMPS,
+            world_size=world,
+            missing_ranks=[rank for rank in range(world or 0) if rank not in there],
+            policy_digest=f"sha256:{policy.document_digest(document)}",
+            table_digest=f"sha256:{classes.TABLE.digest}",
+            mode_floor=self.request.mode_floor,
+            trace=TraceContext(self.request.trace_id),
+        )
+        self._close(writer, facts, None)
+
+    def _close(self, writer: EpochWriter, facts: EpochFacts, ended_ns: int | None) -> None:
+        try:
+            self.epochs.append(writer.finish(facts, at_ns=ended_ns))
+        except InputError as error:
+            self.problems.append(str(error))
+
+    def _output(self, scope: Scope) -> Output:
+        if scope not in self._outputs:
+            if self.journal.evidence_size(*scope).is_closed:
+                said = f"{scope[0]}: attempt {scope[1]}: is closed: its end is signed and nothing may follow"
+                raise InputError(said, hint="give it another --attempt")
+            chain = self._chains.setdefault(scope[0], run_chain(self.journal, scope[0]))
+            output = Output(self.journal, history(self.journal, *scope), chain)
+            if self.seal is not None:
+                output.signer = self.seal.signer
+                output.written = lambda lines: self._ledger(scope).add(lines)
+                output.sealed = lambda: self._sealed(scope)
+                self._ledger(scope)
+            self._outputs[scope] = output
+        return self._outputs[scope]
+
+    def _ledger(self, scope: Scope) -> Ledger:
+        if scope not in self._ledgers:
+            self._ledgers[scope] = sealing.load(self.journal, scope)
+        return self._ledgers[scope]
+
+    def _sealed(self, scope: Scope) -> list[tuple[int, str]]:
+        """Sign what waits; return number and epoch file digest of what was signed now."""
+        if self.seal is None:
+            return []
+        ledger = self._ledger(scope)
+        report = sealing.seal(self.journal, ledger, self.seal)
+        self._outputs[scope].history.counts = dict(ledger.counts)
+        return list(_epoch_files(self.journal, scope, report.epochs))
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.request.progress:
+            self.request.progress(done, total, "recording")
+
+
+def _epoch_files(journal: Journal, scope: Scope, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
+    wanted = set(numbers)
+    for bundle in journal.evidence(*scope).bundles() if wanted else ():
+        said = statement.parse(dsse.parse(bundle.envelope).payload)
+        if said.number in wanted:
+            yield said.number, said.subject_sha256
