@@ -23,6 +23,8 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _BOM = b"\xef\xbb\xbf"
 _MOST_DIGITS = 400
+_AS_LIST = bytes.maketrans(b"{}", b"[]")
+_FILLING = bytes(set(range(256)) - set(b'[]{}"\\'))
 
 
 @final
@@ -95,7 +97,7 @@ class JsonText:
             value = orjson.loads(self.data)
             # Equal text means: no repeated name, no blank, and every number and string spelled as it is written again.
             if orjson.dumps(value) == self.data:
-                if _is_deep(value):
+                if _is_deep(value, self.data):
                     raise _too_deep()
                 self.value, self._is_plain = value, True
                 return
@@ -154,18 +156,27 @@ def _too_deep() -> InputError:
     return InputError(f"nests deeper than {MAX_LEVELS} levels")
 
 
-def _is_deep(value: object) -> bool:
-    """Return whether a value nests deeper than is read, level by level: no recursion into hostile data."""
-    level = [value]
-    for _ in range(MAX_LEVELS + 1):
-        if not level:
+def _is_deep(value: object, data: bytes) -> bool:
+    """Return whether a value nests deeper than is read; no recursion into hostile data."""
+    brackets = data.translate(_AS_LIST, _FILLING).replace(b'""', b"")
+    if b'"' in brackets or b"\\" in brackets:
+        # Some string holds a bracket or an escape: the brackets alone tell nothing.
+        return _levels_of(value) > MAX_LEVELS
+    for _ in range(MAX_LEVELS):
+        if not brackets:
             return False
-        below: list[object] = []
-        for one in level:
-            members = one.values() if type(one) is dict else one if type(one) is list else ()
-            below += [member for member in members if type(member) is dict or type(member) is list]
-        level = below
-    return True
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
+
+
+def _levels_of(value: Any) -> int:
+    """Return how deep a value nests, and no more than just above the limit."""
+    level, depth = [value] if type(value) is dict or type(value) is list else [], 0
+    while level and depth <= MAX_LEVELS:
+        members = [one for holder in level for one in (holder.values() if type(holder) is dict else holder)]
+        level = [one for one in members if type(one) is dict or type(one) is list]
+        depth += 1
+    return depth
 
 
 def _plain(node: Any) -> Any:
