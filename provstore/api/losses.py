@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from provstore.journal import Problem
+from provstore.model.verification import EvidenceFinding
 
 ACKED_LOST, CHAIN_BROKEN, DAMAGED = "acked-lost", "journal-chain-broken", "journal-damaged"
 
@@ -39,6 +40,11 @@ class Losses:
         """Return the code that explains why a batch is missing."""
         return next((one.code for one in self.found if one.holds(number)), None)
 
+    def numbers(self) -> list[tuple[int, int]]:
+        """Return the first and last number of each loss that is damage and of a known extent."""
+        known = (one for one in self.found if one.code == DAMAGED)
+        return [(one.first, one.last) for one in known if one.first is not None and one.last is not None]
+
     def cause_of(self, scope: tuple[str, int]) -> str | None:
         """Return the code that explains why the graph holds of an attempt what nothing in the journal states.
 
@@ -58,3 +64,12 @@ def loss_of(found: Problem) -> Loss:
     """Return what a problem of the journal has lost."""
     code = CHAIN_BROKEN if found.code == CHAIN_BROKEN else DAMAGED
     return Loss(code, found.first_jseq, found.last_jseq)
+
+
+def finding_of(found: Problem) -> EvidenceFinding:
+    """Return a problem of the journal as a finding about no run in particular."""
+    return EvidenceFinding("", 0, None, None, loss_of(found).code, found.place, found.text)
+
+
+def told_by_check(_: Problem) -> None:
+    """Pass over a frame that cannot be read: the check of the whole journal names it, for every run."""

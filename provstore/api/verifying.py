@@ -15,7 +15,7 @@ from provstore.analysis.evidence.batches import Batches, compare_batches
 from provstore.analysis.evidence.elsewhere import stated_elsewhere
 from provstore.api.anchoring import AnchorChoice, remarks
 from provstore.api.believing import Belief
-from provstore.api.losses import ACKED_LOST, Loss, Losses, loss_of
+from provstore.api.losses import ACKED_LOST, Loss, Losses, finding_of, loss_of, told_by_check
 from provstore.api.merging import merged, state
 from provstore.api.signing import fitting
 from provstore.errors import ConfigError
@@ -28,8 +28,9 @@ from provstore.evidence.verify.folder import verify_folder
 from provstore.evidence.verify.org import require_org
 from provstore.evidence.verify.walk import Checked, verify
 from provstore.ingest.upkeep import replay
-from provstore.journal import Journal, JournalEvidence, Problem
+from provstore.journal import Journal, JournalEvidence
 from provstore.model.evidence import EvidenceLog
+from provstore.model.lost import Lost
 from provstore.model.verification import (
     FACTS_NOT_COMPARED,
     FAULT,
@@ -47,6 +48,7 @@ from provstore.stores import GraphStore, open_store
 from provstore.stores.dump import apart
 
 SOURCES = ("both", "journal", "graph")
+_NOTHING_LOST = Lost()
 Progress = Callable[[int, int, str], None]
 
 
@@ -134,7 +136,7 @@ class StoreVerifier:
         is_here = scope.store == self._journal.journal_id
         log = self._journal.evidence(scope.run, scope.attempt) if is_here else self._nothing(scope)
         if self._source != "graph":
-            checked.append(self._checked(log, anchors, "journal"))
+            checked.append(self._checked(log, anchors, "journal", self._lost(log)))
             compared = self._compared(log)
             problems = (replace(one, run=scope.run, attempt=scope.attempt) for one in self._of_journal())
             findings += [*compared.findings, *problems]
@@ -164,12 +166,12 @@ class StoreVerifier:
     def _stored(self, scope: Scope) -> GraphEvidence:
         return stored_evidence(self._graph, scope.run, scope.attempt, self._journal.journal_id)
 
-    def _compared(self, log: EvidenceLog) -> Batches:
-        journal = self._journal
-        self._of_journal()
-        cause_of = Losses(self._losses, {}).cause_of_batch
-        batches = journal.batches(_told_by_check)
-        return compare_batches(log.run, log.attempt, batches, log.records(), journal.batch_fault, cause_of)
+    def _compared(self, log: JournalEvidence) -> Batches:
+        journal, is_partial = self._journal, self._lost(log).has_records
+        batches, cause_of = journal.batches(told_by_check), Losses(self._losses, {}).cause_of_batch
+        return compare_batches(
+            log.run, log.attempt, batches, log.records(), journal.batch_fault, cause_of, is_partial=is_partial
+        )  # fmt: skip
 
     def _limits(self) -> list[str]:
         """Return in the fixed words what the asked source, or a shared graph, cannot show."""
@@ -177,9 +179,18 @@ class StoreVerifier:
             return [FACTS_NOT_COMPARED]
         return [SHARED_GRAPH] if self._source == "both" and self._may_share and is_shared(self._graph) else []
 
-    def _checked(self, log: EvidenceLog, anchors: Sequence[held.Anchor], source: str) -> Checked:
-        belief = self._belief
-        return verify(log, belief.trust, anchors, at=belief.at, org=belief.org, source=source, within=self._directory)
+    def _checked(
+        self, log: EvidenceLog, anchors: Sequence[held.Anchor], source: str, lost: Lost = _NOTHING_LOST
+    ) -> Checked:
+        belief, within = self._belief, self._directory
+        return verify(
+            log, belief.trust, anchors, at=belief.at, org=belief.org, source=source, within=within, lost=lost
+        )  # fmt: skip
+
+    def _lost(self, log: JournalEvidence) -> Lost:
+        """Return what damage has taken from an attempt; a broken chain excuses nothing."""
+        self._of_journal()
+        return log.lost(Losses(self._losses, {}).numbers())
 
     def _nothing(self, scope: Scope) -> JournalEvidence:
         return JournalEvidence(self._journal.directory, scope.store, (scope.run, scope.attempt), ())
@@ -188,7 +199,7 @@ class StoreVerifier:
         """Return the faults of the journal's files, which concern every run."""
         if self._problems is None:
             losing = [found for found in self._journal.check() if found.is_loss]
-            self._problems = [_of_problem(found) for found in losing]
+            self._problems = [finding_of(found) for found in losing]
             self._losses = [loss_of(found) for found in losing]
             if (gone := lost(self._graph, self._journal)) is not None:
                 self._problems.append(EvidenceFinding("", 0, None, None, ACKED_LOST, "the journal", gone))
@@ -197,22 +208,29 @@ class StoreVerifier:
 
     def _of_graph(self, scope: Scope) -> list[EvidenceFinding]:
         if self._source == "graph":
-            stored = self._stored(scope)
-            covers = Covers()
-            covers.add(stored)
-            return attributed(projection_differences(stored, stored), (), covers)
+            return self._of_stored(scope)
         if self._differences is None:
             self._differences = list(self._graph_differences())
         pair = (scope.run, scope.attempt)
         # What names an attempt that nothing else knows would be told by no answer.
         others = self._recorded - {pair}
         own = [one for one in self._differences if (one.run, one.attempt) not in others]
+        if self._lost(self._journal.evidence(*pair)):
+            # What the journal lost is compared with nothing: at least its nodes must say what they were made from.
+            own += self._of_stored(scope)
         return [*own, *self._of_others(pair)]
+
+    def _of_stored(self, scope: Scope) -> list[EvidenceFinding]:
+        stored = self._stored(scope)
+        covers = Covers()
+        covers.add(stored)
+        return attributed(projection_differences(stored, stored), (), covers)
 
     def _graph_differences(self) -> Iterator[EvidenceFinding]:
         covers = Covers()
         for scope in self._journal.scopes():
-            covers.add(self._journal.evidence(*scope))
+            log = self._journal.evidence(*scope)
+            covers.add(log, self._lost(log))
         with contextlib.closing(open_store("memory:", writable=True)) as empty:
             replay(empty, self._journal, on_problem=lambda _: None)
             both = apart(empty, self._graph)
@@ -231,12 +249,12 @@ class StoreVerifier:
     def _of_others(self, pair: tuple[str, int]) -> Iterator[EvidenceFinding]:
         """Yield that batches of other attempts, which nobody has signed, say something of this one's elements."""
         if self._elsewhere is None:
-            several = len({(batch.run, batch.attempt) for _, batch in self._journal.batches(_told_by_check)}) > 1
+            several = len({(batch.run, batch.attempt) for _, batch in self._journal.batches(told_by_check)}) > 1
             blocks = self._journal.blocks(on_problem=lambda _: None) if several else ()
             self._elsewhere = stated_elsewhere(blocks)
         numbers = self._elsewhere.get(pair, [])
         whose = (
-            {number: (batch.run, batch.attempt) for number, batch in self._journal.batches(_told_by_check)}
+            {number: (batch.run, batch.attempt) for number, batch in self._journal.batches(told_by_check)}
             if numbers
             else {}
         )
@@ -372,11 +390,3 @@ def _unfinished(scope: Scope, late: str) -> EvidenceFinding:
     """Return that a graph could not be compared, because of what it lacks."""
     text = f"{late[:1].upper()}{late[1:]}: it was not compared."
     return EvidenceFinding(scope.run, scope.attempt, None, None, "check-unfinished", "the graph", text)
-
-
-def _told_by_check(_: Problem) -> None:
-    """Pass over a frame that cannot be read: the check of the whole journal names it, for every run."""
-
-
-def _of_problem(found: Problem) -> EvidenceFinding:
-    return EvidenceFinding("", 0, None, None, loss_of(found).code, found.place, found.text)

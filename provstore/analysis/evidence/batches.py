@@ -10,6 +10,7 @@ from provstore.errors import InputError
 from provstore.journal import Batch
 from provstore.model import canonical
 from provstore.model.evidence import INGEST, RecordAt
+from provstore.model.lost import DAMAGED
 from provstore.model.verification import EvidenceFinding
 
 MOST_FINDINGS = 1_000
@@ -37,6 +38,8 @@ def compare_batches(
     records: Iterable[RecordAt],
     fault_of: Callable[[Batch], str | None],
     cause_of: Callable[[int], str | None] = lambda _: None,
+    *,
+    is_partial: bool = False,
 ) -> Batches:
     """Return where the batches of one attempt are not what its records say.
 
@@ -49,6 +52,7 @@ def compare_batches(
         records: The records of the attempt.
         fault_of: Says what is wrong with the files of a batch, read now.
         cause_of: Gives the code of what explains that a batch is missing.
+        is_partial: Damage may have taken records away: nobody can say that a batch is in none of them.
     """
     held = {
         number: (batch.stated(), replace(batch, lines=()))
@@ -78,19 +82,21 @@ def compare_batches(
         text = f"{rest} more records do not fit their batches and are not listed"
         found.append(EvidenceFinding(run, attempt, None, None, "subject-mismatch", "the journal", text))
     unsigned = [number for number in sorted(held) if number not in covered]
-    found += _without_record(run, attempt, unsigned, is_closed=is_closed)
+    found += _without_record(run, attempt, unsigned, is_closed=is_closed, cause=DAMAGED if is_partial else None)
     return Batches(tuple(found), len(held) - len(unsigned), len(unsigned), covered)
 
 
-def _without_record(run: str, attempt: int, unsigned: list[int], *, is_closed: bool) -> Iterator[EvidenceFinding]:
+def _without_record(
+    run: str, attempt: int, unsigned: list[int], *, is_closed: bool, cause: str | None
+) -> Iterator[EvidenceFinding]:
     if not unsigned:
         return
     listed = ", ".join(map(str, unsigned[:_SHOWN])) + (", …" if len(unsigned) > _SHOWN else "")
     text = f"{len(unsigned)} batches of facts have no record yet (journal {listed}): nobody has signed them"
-    yield EvidenceFinding(run, attempt, None, None, "unsigned-tail", "the journal", text)
+    yield EvidenceFinding(run, attempt, None, None, "unsigned-tail", "the journal", text, cause=cause)
     if is_closed:
         text = f"the run is closed, and {len(unsigned)} batches of facts are in none of its records (journal {listed})"
-        yield EvidenceFinding(run, attempt, None, None, "after-close", "the journal", text)
+        yield EvidenceFinding(run, attempt, None, None, "after-close", "the journal", text, cause=cause)
 
 
 def _told(records: Iterable[RecordAt]) -> Iterator[tuple[RecordAt, dict[str, Any] | None]]:

@@ -17,6 +17,7 @@ from provstore.graph.evidence_facts import record_iri
 from provstore.model import canonical, ids
 from provstore.model.block import Block
 from provstore.model.evidence import INGEST, EvidenceLog
+from provstore.model.lost import Lost
 from provstore.model.verification import EvidenceFinding
 
 CODE = "graph-mismatch"
@@ -25,6 +26,7 @@ MAX_FINDINGS = 1_000
 _OF_EVIDENCE = re.compile(r"(.*)/(record|epoch)/([0-9]{1,18})")
 _OF_RUN = re.compile(re.escape(ids.BASE) + r"([^/]+)/([0-9]{1,9})/")
 _SHOWN = 3
+_NOTHING_LOST = Lost()
 _Stated: TypeAlias = "Mapping[Identity, Sequence[Cover]]"
 
 
@@ -62,10 +64,12 @@ class Covers:
     """Journal batch → its record."""
     _of: dict[str, tuple[str, int]] = field(default_factory=dict)
     _epochs: dict[tuple[str, int], list[tuple[int, int, int, str]]] = field(default_factory=dict)
+    _lost: dict[tuple[str, int], Lost] = field(default_factory=dict)
 
-    def add(self, log: EvidenceLog) -> None:
+    def add(self, log: EvidenceLog, lost: Lost = _NOTHING_LOST) -> None:
         """Take note of the records and bundles of one attempt; what cannot be read covers nothing."""
         scope = (log.run, log.attempt)
+        self._lost[scope] = lost
         self._of[_prefix(record_iri(*scope, 0))] = scope
         self._epochs[scope] = sorted(_signed(log))
         for position, record in enumerate(log.records()):
@@ -87,6 +91,14 @@ class Covers:
             return self._record(scope, number, None)
         keyid = next((keyid for *_, epoch, keyid in self._epochs[scope] if epoch == number), None)
         return Cover(*scope, None, number, keyid)
+
+    def is_lost(self, cover: Cover) -> bool:
+        """Tell whether a record or bundle that a node stands for may be among those that damage has taken away."""
+        lost = self._lost[cover.run, cover.attempt]
+        if cover.seq is None:
+            return bool(lost.bundles) and cover.keyid is None
+        is_behind = lost.tail is not None and cover.seq >= lost.tail[0]
+        return is_behind or any(first <= cover.seq < end for first, end in lost.records)
 
     def knows(self, fact: Fact) -> bool:
         """Tell whether a fact says that it belongs to an attempt that :meth:`add` was told of."""
@@ -206,7 +218,7 @@ def _finding(
         text=f"{thing} {one.fact.place}: {subject}{one.text}; {reach}",
         rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else None,
         keyid=near.keyid if near and is_covered else None,
-        cause=None if is_covered else cause_of((run, attempt)),
+        cause=None if is_covered and not (own and covers.is_lost(own)) else cause_of((run, attempt)),
     )
 
 

@@ -15,6 +15,7 @@ from provstore.evidence.verify.clock import WallClock
 from provstore.evidence.verify.findings import CHAIN, CLOCK, CLOSING, ENVELOPE, KEY, SIGNATURE, Notes
 from provstore.evidence.verify.signatures import Opener
 from provstore.model.evidence import BundleAt, EvidenceLog
+from provstore.model.lost import DAMAGED
 
 NOTHING = "0" * 64
 """``prev`` of the first bundle."""
@@ -64,6 +65,8 @@ class Chain:
     """Bundles that did not open since the last one that did."""
     cause: str | None = None
     """Why the last bundle did not open."""
+    is_behind_loss: bool = False
+    """Since the last bundle that opened, damage may have taken others away."""
     is_whole: bool = True
     """False when reading stopped before the end."""
     newest: tuple[int, bytes, bytes] | None = None
@@ -98,9 +101,19 @@ class BundleWalk:
         opener: Knows whom to trust.
         notes: Where findings go.
         clock: Judges the times that bundles claim.
+        lost: Positions before which damage may have taken bundles away.
     """
 
-    def __init__(self, log: EvidenceLog, expected: Expected, opener: Opener, notes: Notes, clock: WallClock) -> None:
+    def __init__(
+        self,
+        log: EvidenceLog,
+        expected: Expected,
+        opener: Opener,
+        notes: Notes,
+        clock: WallClock,
+        lost: frozenset[int] = frozenset(),
+    ) -> None:
+        self._lost = lost
         self.chain = Chain()
         self.store = expected.store
         self._log, self._expected, self._opener, self._notes, self._clock = log, expected, opener, notes, clock
@@ -119,6 +132,7 @@ class BundleWalk:
 
     def _read(self, bundle: BundleAt, position: int) -> Signed | None:
         self._notes.checked(ENVELOPE, SIGNATURE, KEY)
+        self.chain.is_behind_loss = self.chain.is_behind_loss or position in self._lost
         opened = self._opener.open(bundle, self.chain.number + self.chain.unread)
         if isinstance(opened, str):
             self._unread(opened)
@@ -181,10 +195,11 @@ class BundleWalk:
             faults.append(
                 ("range-gap", f"its bundle begins at record {epoch.first}, and the one before ended at {chain.size}.")
             )
+        # Whatever was lost, the numbers move on: a bundle that stands in an earlier place was put there.
+        is_loss = chain.is_behind_loss and epoch.number > chain.number and epoch.first >= (chain.size or 0)
+        cause = chain.cause or (DAMAGED if is_loss else None)
         for code, text in faults:
-            self._notes.add(
-                code, text, epoch=epoch.number, seq=epoch.first, where=where, keyid=keyid, cause=chain.cause
-            )  # fmt: skip
+            self._notes.add(code, text, epoch=epoch.number, seq=epoch.first, where=where, keyid=keyid, cause=cause)
         if chain.closed:
             self._notes.add(
                 "after-close", "a bundle follows the one that closed the run.",
@@ -196,7 +211,7 @@ class BundleWalk:
         chain.number, chain.size, chain.prev = epoch.number + 1, epoch.size, digest
         chain.signed_size = epoch.size
         chain.closed = chain.closed or epoch.closed
-        chain.unread, chain.cause = 0, None
+        chain.unread, chain.cause, chain.is_behind_loss = 0, None, False
 
     def _checkpoint(self, bundle: BundleAt, epoch: statement.Epoch, key: TrustedKey) -> None:
         where = f"{bundle.where} checkpoint"

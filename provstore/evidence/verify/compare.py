@@ -9,6 +9,7 @@ from provstore.evidence.verify.bundles import Chain, Signed
 from provstore.evidence.verify.content import Content
 from provstore.evidence.verify.findings import POLICY, TREE, Notes
 from provstore.evidence.verify.tree import EpochFile, Tree
+from provstore.model.lost import DAMAGED
 from provstore.model.verification import NEVER_CLOSED
 
 
@@ -47,7 +48,8 @@ class Comparison:
                 self._mismatch(one, "the records here are not those that were signed for the other run.", "wrong-run")
             return
         self.notes.checked(TREE, POLICY)
-        if root is None:
+        is_lost = self.tree.lacks(one.size) and one.size <= self.tree.held
+        if root is None and not is_lost:
             self._beyond.append(one)
             return
         file = self.tree.epochs.get((one.first, one.size))
@@ -58,14 +60,18 @@ class Comparison:
                 f"its records, {one.first} to {one.size - 1}, are not the ones that were signed.",
                 epoch=one.number, seq=one.first, where=one.where, keyid=one.key.keyid,
             )  # fmt: skip
+        if root is not None:
+            self._root(one, root, is_own_fault=is_own_fault)
+        if file is not None:
+            self._policy(one, file)
+            self._close(one, file)
+
+    def _root(self, one: Signed, root: bytes, *, is_own_fault: bool) -> None:
         if root == one.root:
             self.matched = max(self.matched, one.size)
         else:
             self._root_mismatch(one, is_own_fault=is_own_fault)
         self._heads(one)
-        if file is not None:
-            self._policy(one, file)
-            self._close(one, file)
 
     def _root_mismatch(self, one: Signed, *, is_own_fault: bool) -> None:
         before = self._broken_at
@@ -87,6 +93,9 @@ class Comparison:
         )  # fmt: skip
 
     def _cause(self, one: Signed) -> str | None:
+        if self.tree.lacks(one.size):
+            # The record of its policy may be among those that are lost.
+            return DAMAGED
         return None if self.is_sound(one) else "root-mismatch"
 
     def _heads(self, one: Signed) -> None:
@@ -118,7 +127,8 @@ class Comparison:
         else:
             text = "the last of its records closes the run, but its bundle does not."
         self.notes.add(
-            "close-mismatch", text, epoch=one.number, seq=one.size - 1, where=one.where, cause=self._cause(one)
+            "close-mismatch", text, epoch=one.number, seq=one.size - 1, where=one.where,
+            cause=None if self.tree.lacks(one.size) else self._cause(one),
         )  # fmt: skip
 
     def _rows_missing(self) -> None:

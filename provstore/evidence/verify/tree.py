@@ -15,12 +15,17 @@ from provstore.evidence.verify.bundles import Signed, heads_digest
 from provstore.evidence.verify.content import Content
 from provstore.evidence.verify.findings import TREE, Notes
 from provstore.model.evidence import EvidenceLog, RankHead
+from provstore.model.lost import DAMAGED, Lost
 
 CHUNK = 512
 MOST_OPEN_EPOCHS = 64
 """Epochs that overlap; honest ones do not, and each costs a hash over its records."""
 MOST_KEPT_HEADS = 200_000
 """Rank heads that are kept to say which rank does not fit."""
+
+MOST_LOST = 1_000_000
+"""Records that one damaged place can have taken away; the numbers that say so are not signed."""
+_LOST_LEAF = bytes(32)
 
 Range = tuple[int, int]
 
@@ -64,6 +69,26 @@ class Tree:
     """Size → root."""
     epochs: dict[Range, EpochFile] = field(default_factory=dict)
     heads: dict[int, Heads] = field(default_factory=dict)
+    lost: tuple[Range, ...] = ()
+    """Records that damage has taken away, in order: first, and the first behind them."""
+
+    def lacks(self, size: int) -> bool:
+        """Return whether the tree of a size cannot be built, because a record of it is lost."""
+        return any(first < size for first, _ in self.lost)
+
+
+def gaps(lost: Lost, bundles: Sequence[Signed]) -> tuple[Range, ...]:
+    """Return the records that damage has taken away, where not more are gone than it can explain."""
+    found = [*lost.records]
+    if lost.tail is not None:
+        first, position = lost.tail
+        signed = max((one.size for one in bundles if one.position >= position and not one.is_foreign), default=0)
+        found += [(first, signed)] if signed > first else []
+    kept: list[Range] = []
+    for first, end in found:
+        if end - first <= MOST_LOST and first >= (kept[-1][1] if kept else 0):
+            kept.append((first, end))
+    return tuple(kept)
 
 
 class TreeWalk:
@@ -74,11 +99,19 @@ class TreeWalk:
         sizes: More sizes at which the root matters: those of anchors.
         content: Takes every record.
         notes: Where findings go.
+        lost: Records that damage has taken away; see :func:`gaps`.
     """
 
-    def __init__(self, bundles: Sequence[Signed], sizes: Iterable[int], content: Content, notes: Notes) -> None:
+    def __init__(
+        self,
+        bundles: Sequence[Signed],
+        sizes: Iterable[int],
+        content: Content,
+        notes: Notes,
+        lost: tuple[Range, ...] = (),
+    ) -> None:
         self._content, self._notes = content, notes
-        self._tree = Tree()
+        self._tree = Tree(lost=lost)
         self._frontier = merkle.Frontier()
         self._ranges: dict[int, list[int]] = {}
         for first, size in sorted({(one.first, one.size) for one in bundles if not one.is_foreign}):
@@ -99,6 +132,9 @@ class TreeWalk:
             self._tree.is_whole = False
             self._notes.add("check-unfinished", f"reading its records stopped: {error}", axis=TREE)
         self._tree.held = self._frontier.size
+        for first, end in self._tree.lost:
+            text = f"the records from here to {end - 1} are not here: the journal lost them to damage."
+            self._notes.add("rows-missing", text, seq=first, where="the journal", cause=DAMAGED)
         self._content.finish()
         return self._tree
 
@@ -106,11 +142,19 @@ class TreeWalk:
         records = iter(log.records())
         stops = iter((*self._stops, None))
         stop = next(stops)
+        gaps = iter((*self._tree.lost, None))
+        gap = next(gaps)
         while True:
             while stop is not None and stop == self._frontier.size:
                 self._stop_at(stop)
                 stop = next(stops)
-            wanted = CHUNK if stop is None else min(CHUNK, stop - self._frontier.size)
+            size = self._frontier.size
+            gap = next(gaps) if gap is not None and gap[1] == size else gap
+            wanted = CHUNK if stop is None else min(CHUNK, stop - size)
+            if gap is not None and gap[0] <= size:
+                self._skip(min(wanted, gap[1] - size))
+                continue
+            wanted = wanted if gap is None else min(wanted, gap[0] - size)
             chunk = list(islice(records, wanted))
             if not chunk:
                 return
@@ -123,12 +167,21 @@ class TreeWalk:
             self._content.take(chunk, leaves, self._frontier.size)
             self._frontier.extend(leaves)
 
+    def _skip(self, count: int) -> None:
+        """Go on behind records that are lost; from here on no root is kept."""
+        self._frontier.extend([_LOST_LEAF] * count)
+        self._content.skip(count)
+
     def _stop_at(self, size: int) -> None:
-        self._tree.roots[size] = self._frontier.root()
+        lacks = self._tree.lacks(size)
+        if not lacks:
+            self._tree.roots[size] = self._frontier.root()
         for known in [known for known in self._open if known[1] == size]:
-            self._tree.epochs[known] = self._epoch_file(known)
+            file = self._epoch_file(known)
+            if not any(first < known[1] and known[0] < end for first, end in self._tree.lost):
+                self._tree.epochs[known] = file
         stated = self._stated.get(size)
-        if stated:
+        if stated and not lacks:
             self._tree.heads[size] = self._heads(stated)
         for end in self._ranges.get(size, ()):
             if len(self._open) >= MOST_OPEN_EPOCHS:

@@ -22,10 +22,12 @@ from provstore.evidence.verify.findings import ANCHOR, Notes
 from provstore.evidence.verify.keys import KeyCheck
 from provstore.evidence.verify.ranks import RankCheck
 from provstore.evidence.verify.signatures import Opener
-from provstore.evidence.verify.tree import Tree, TreeWalk
+from provstore.evidence.verify.tree import Tree, TreeWalk, gaps
 from provstore.model.evidence import EvidenceLog
+from provstore.model.lost import Lost
 from provstore.model.verification import ALWAYS, NEVER_CLOSED, PARTLY_ANCHORED, AnchorReach, EvidenceFinding
 
+_NOTHING_LOST = Lost()
 FIRST_USE = (
     "Trusted on first use: nobody vouched for the keys in the trust file; they were believed because they came first."
 )
@@ -59,6 +61,7 @@ def verify(
     org: str = "provstore",
     source: str = "",
     within: Path | None = None,
+    lost: Lost = _NOTHING_LOST,
 ) -> Checked:
     """Return what the bytes of one attempt show.
 
@@ -70,17 +73,22 @@ def verify(
         org: First part of the origins of checkpoints.
         source: Name of the place, for the report.
         within: Directory of the store, where an anchor would hold nothing in place.
+        lost: What damage has taken from the place: what follows from that alone is told as its consequence.
 
     Raises:
         InputError: ``at`` is no moment, or the name of the run is no text that can be signed.
     """
-    return _Run(log, trust, Expected(log.run, log.attempt, log.store, org), at, within).judge(anchors, source)
+    expected = Expected(log.run, log.attempt, log.store, org)
+    return _Run(log, trust, expected, at, within, lost).judge(anchors, source)
 
 
 class _Run:
     """One verification."""
 
-    def __init__(self, log: EvidenceLog, trust: Trust, expected: Expected, at: str | None, within: Path | None) -> None:
+    def __init__(
+        self, log: EvidenceLog, trust: Trust, expected: Expected, at: str | None, within: Path | None, lost: Lost
+    ) -> None:
+        self._lost = lost
         self._log, self._trust, self._expected, self._within = log, trust, expected, within
         self._at_ns = None if at is None else nanoseconds(at)
         self._notes = Notes(log.run, log.attempt)
@@ -89,13 +97,14 @@ class _Run:
     def judge(self, anchors: Sequence[Anchor], source: str) -> Checked:
         """Return what was found."""
         notes, opener = self._notes, Opener(self._log.run, self._trust, self._notes)
-        walk = BundleWalk(self._log, self._expected, opener, notes, self._clock)
+        walk = BundleWalk(self._log, self._expected, opener, notes, self._clock, self._lost.bundles)
         bundles = list(walk.signed())
         held = concerning(anchors, self._expected, walk.store)
         if held:
             notes.checked(ANCHOR)
         content = Content(notes, self._clock, epoch_finder(bundles))
-        tree = TreeWalk(bundles, [one.size for one in held], content, notes).walk(self._log)
+        lost = gaps(self._lost, bundles)
+        tree = TreeWalk(bundles, [one.size for one in held], content, notes, lost).walk(self._log)
         comparison = Comparison(tree, notes)
         comparison.compare(bundles)
         chain = walk.chain
