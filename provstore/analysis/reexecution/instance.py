@@ -96,3 +96,4 @@ class Instance:
     reduce_op: str | None = None
     root: int | None = None
     """Global rank."""
+    backend: str | None = None

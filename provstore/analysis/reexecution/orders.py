@@ -14,6 +14,7 @@ from provstore.analysis.reexecution.numbers import Combine, Kind, Values
 
 GLOO_RING, RANK_ORDER, TREE, ORDER_FREE, COPY = "gloo-ring", "rank-order", "tree", "order-free", "copy"
 NAMED = (GLOO_RING, RANK_ORDER, TREE)
+_OF_BACKENDS = {"gloo": (GLOO_RING,)}
 
 _SEGMENT_BYTES = 1 << 20
 
@@ -25,6 +26,12 @@ class Reduction:
     kind: Kind
     reduce_op: str
     combine: Combine
+    backend: str | None = None
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Orders that the backend may have used: what is known to use one is exact under no other."""
+        return _OF_BACKENDS.get(self.backend or "", NAMED)
 
     def pair(self, left: Values, right: Values) -> Values:
         """Return two operands combined, as the type rounds."""

@@ -56,7 +56,7 @@ def _reduction(instance: Instance, kind: str, found: Sequence[Part]) -> Reductio
     combine = combination(number, instance.reduce_op) if number else None
     if number is None or combine is None:
         raise UnknownLayoutError(Missing(None, "reduce-op", f"{instance.reduce_op} of {dtype} cannot be recomputed"))
-    return Reduction(number, instance.reduce_op, combine)
+    return Reduction(number, instance.reduce_op, combine, instance.backend)
 
 
 def _require_unaltered(sides: Mapping[int, Side], ranks: Iterable[int], what: str) -> None:

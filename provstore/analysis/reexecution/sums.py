@@ -42,7 +42,7 @@ class _Found:
 
 def judge(parts: Sequence[Part], how: Reduction, reading: Reading) -> list[Judged]:
     """Return what is said of each part whose bytes are there: one order for all of them, if there is one."""
-    for order in NAMED:
+    for order in how.orders:
         if all(_equal(part, how, reading, order) for part in parts):
             return [Judged(part.rank, EXACT, order, (), _compared(part, reading)) for part in parts]
     return [_judged(part, how, reading) for part in parts]
@@ -50,7 +50,7 @@ def judge(parts: Sequence[Part], how: Reduction, reading: Reading) -> list[Judge
 
 def whole(parts: Sequence[Part], how: Reduction, reading: Reading) -> Iterator[tuple[str, dict[int, bytes]]]:
     """Yield the outputs of one rank, by their place, under each named order."""
-    for order in NAMED:
+    for order in how.orders:
         found: dict[int, bytes] = {}
         for part in parts:
             data = _fold(part, how, reading, order, part.at, part.at + part.count)
@@ -106,7 +106,7 @@ def _range(part: Part, how: Reduction, reading: Reading, first: int, end: int) -
     recorded, length = reading.recorded(part, first, end), reading.length(part)
     bits, value = how.kind.bits(recorded), how.kind.decoded(recorded)
     named = {order: _differs(how, fold(order, how, operands, first, length), bits, value) for order in NAMED}
-    order = min(NAMED, key=lambda one: int(named[one].sum()))
+    order = min(how.orders, key=lambda one: int(named[one].sum()))
     nearest, nan_bits = named[order], int((np.isnan(value) & _bits_differ(how, operands, first, length, bits)).sum())
     rings = [_differs(how, ring_fold(how, operands, chunk), bits, value) for chunk in range(len(operands))]
     unexplained = np.logical_and.reduce([*named.values(), *rings])
