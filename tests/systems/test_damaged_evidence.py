@@ -17,6 +17,7 @@ from provstore.journal import frames, segments
 from provstore.model import canonical
 from provstore.model.evidence import Observation
 from provstore.model.verification import Verification
+from tests.simulator import Scenario, Shape3D, simulate
 
 RECORDS, BUNDLES = (1, 2, 4, 5, 7, 8), (3, 6, 9)
 """Frames about the run in the journal below, by number."""
@@ -223,3 +224,25 @@ def test_a_number_that_no_damage_can_explain_is_not_counted_up_to(store: Path, j
     damage(store, 4)
 
     assert judged(store, "journal").exit_code == 1
+
+
+def test_a_closed_run_whose_records_of_batches_are_lost_has_no_facts_that_came_after_its_end(
+    tmp_path: Path,
+) -> None:
+    key = PrivateKey.generate()
+    (tmp_path / "key.hex").write_text(key.public_key.hex())
+    simulate(Scenario("ddp", Shape3D(world=2, steps=3))).write(tmp_path / "dumps")
+    with provstore.open(f"embedded:{tmp_path / 'closed'}") as store:
+        store.ingest(tmp_path / "dumps", run="job")
+        store.seal(run="job", signer=key)
+        store.record([Observation("loss", {"value": 1.0}, rank=0, step=0)], run="job")
+        store.seal(run="job", signer=key, close="finished")
+        store.record([Observation("loss", {"value": 1.0}, rank=0, step=0)], run="other")
+    frame = next(number for number, one in enumerate(listed(tmp_path / "closed")) if b'"kind":"ingest"' in one.payload)
+    damage(tmp_path / "closed", frame)
+    with provstore.open(f"embedded:{tmp_path / 'closed'}", read_only=True) as opened:
+        belief = provstore.belief(public_keys=[tmp_path / "key.hex"])
+        (answer,) = opened.verify("job", belief=belief, source="journal", refresh=False)
+
+    assert [one.cause for one in answer.findings if one.code == "after-close"] == ["journal-damaged"]
+    assert (uncaused(answer), answer.exit_code) == ([], 7)

@@ -9,6 +9,7 @@ from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.evidence.trust.keys import Revocation, TrustedKey
 from provstore.evidence.verify import content, tree
 from provstore.model.evidence import RankHead
+from provstore.model.lost import Lost
 from tests.mutations import edited
 from tests.sealing import RUN, Sealing, line, loss, losses, sealed, trusting
 from tests.unit.evidence.verifying import asked, checked, codes, faults, of, only
@@ -105,6 +106,18 @@ def test_a_signature_of_a_key_that_nobody_certified_is_not_trusted():
 
     assert faults(answer) == ["untrusted-key"]
     assert (only(answer, "untrusted-key").rank, only(answer, "untrusted-key").epoch) == (2, 1)
+
+
+def test_a_key_of_a_rank_whose_record_damage_took_away_is_no_unknown_key():
+    made = signing_ranks()
+    made.add(losses(8))
+    log = made.log()
+    log.lines, log.numbers = log.lines[4:], list(range(4, 12))
+    answer = checked(log, trusting(made.key), lost=Lost(records=((0, 4),)))
+
+    assert {one.cause for code in faults(answer) for one in of(answer, code)} == {"journal-damaged"}
+    assert set(faults(answer)) == {"untrusted-key", "rows-missing"}
+    assert "untrusted-key" in {one.code for one in checked(log, trusting(made.key)).findings if one.cause is None}
 
 
 def test_the_trust_file_may_list_the_key_of_a_rank():
