@@ -137,3 +137,47 @@ class Escalation:
     def name(self) -> str:
         """The id under which records refer to it."""
         return f"esc-{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalSignal:
+    """Something outside the job that asks for deeper recording: an error of a GPU, a metric beyond its limit."""
+
+    trigger: str
+    """``xid`` or ``prometheus``."""
+    source: str
+    """Who says it: ``kernel-log``, ``dcgm``, ``gcm`` or ``prometheus``."""
+    line: str
+    """What was read, at most 512 characters; it is data of others."""
+    code: int | None = None
+    """XID."""
+    fault_class: str | None = None
+    """``application`` or ``hardware``."""
+    host: str | None = None
+    """As the run spells it where it is one of its hosts, else as it was read."""
+    device: str | None = None
+    """PCI address, UUID or index of the GPU, in its one spelling."""
+    ranks: tuple[int, ...] | None = None
+    """Ranks of the run on that GPU; ``None`` where nothing tells them."""
+    at_ns: int | None = None
+    """When it happened, where the source says so."""
+    cursor: str | None = None
+    """Its place in the source."""
+    is_context: bool = False
+    """From before the run, or from before anybody watched: it escalates nothing."""
+    value: float | None = None
+    threshold: float | None = None
+    name: str | None = None
+    """Of the watched metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalProblem:
+    """A source of signals that gave no information, or less than it should."""
+
+    source: str
+    kind: str
+    """``unreachable``, ``timeout``, ``malformed``, ``empty``, ``failed`` or ``non-finite``."""
+    text: str
+    """``thing: place: reason``."""
+    count: int = 1
