@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.atomic_file import write_atomically
 from provstore.capture.fail_open import say_once, tried
 from provstore.capture.job_facts import JobFacts, environment_number, look
 from provstore.capture.recorders import read_recorders, recorder_settings, setting_faults
 from provstore.capture.torch_library import load_torch
+from provstore.evidence import whole_files
 
 SIDECAR_SCHEMA = "provstore-fr-sidecar/1"
 _WAIT_FOR_OTHER_DUMP_SECONDS = 5.0
@@ -92,7 +92,7 @@ def _dump(torch: Any, directory: Path, reason: str, run: str | None, attempt: in
 def _write(path: Path, data: bytes, errors: list[str]) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
+        whole_files.write(path, data, None)
     except OSError as error:
         errors.append(f"{path.name}: not written: {error.strerror or error}")
         return False

@@ -5,7 +5,6 @@ Errors leave here without the frames below, because those hold passphrases and k
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import secrets
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from provstore.errors import ConfigError, InputError, ProvstoreError, TrustError
-from provstore.evidence import foreign_keys, key_documents
+from provstore.evidence import foreign_keys, key_documents, whole_files
 from provstore.evidence.foreign_keys import OPENSSH, ForeignKey
 from provstore.evidence.key_documents import INTERACTIVE, MODERATE, SENSITIVE, Cost, KeyDocument, Lock
 from provstore.evidence.keys import PrivateKey, fingerprint
@@ -312,27 +311,8 @@ def _create(path: Path, data: bytes) -> None:
     try:
         for directory in reversed([parent for parent in path.parents if not parent.exists()]):
             directory.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        whole_files.create(path, data, 0o600)
     except FileExistsError as error:
         raise ConfigError(f"{path}: key file: exists already, and is never overwritten") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: key file: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        _sync_directory(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise ConfigError(f"{path}: key file: {error.strerror}") from error
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

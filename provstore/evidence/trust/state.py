@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provstore.errors import InputError, NotUnderstoodError, StoreError, TrustError
+from provstore.evidence import whole_files
 from provstore.evidence.trust import fields
 from provstore.evidence.trust.document import SCHEMA
 from provstore.model import canonical
@@ -77,20 +78,9 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
         StoreError: It cannot be written.
     """
     make_directory(path.parent)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, so that the mode holds from the start
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
-        _sync_directory(path.parent)
+        whole_files.write(path, data, mode)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise _unwritable(path, error) from error
 
 
@@ -160,16 +150,6 @@ def make_directory(path: Path) -> None:
 
 def _seen_path(state: Path, lineage: str) -> Path:
     return state / "trust" / f"{lineage}.json"
-
-
-def _sync_directory(path: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unwritable(path: Path, error: OSError) -> StoreError:

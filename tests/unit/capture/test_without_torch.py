@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provstore.capture import atomic_file, job_facts
+from provstore.capture import job_facts
 from provstore.capture.recorders import read_recorders, setting_faults
 
 USED = b"\x80\x02 profiling_name"
@@ -164,16 +164,3 @@ def test_the_device_of_a_rank_is_named_as_the_driver_names_it() -> None:
 
 def test_nccl_may_be_recorded_under_each_name_of_its_implementations() -> None:
     assert job_facts._backends([{"backend_config": "cpu:gloo,cuda:nccl"}]) == ("gloo", "nccl", "nccl2", "nccl-lazy")
-
-
-def test_a_failed_write_leaves_the_older_file_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "dump"
-    atomic_file.write_atomically(path, b"first")
-
-    (tmp_path / "folder").mkdir()
-
-    with pytest.raises(IsADirectoryError):
-        atomic_file.write_atomically(tmp_path / "folder", b"second")
-
-    assert path.read_bytes() == b"first"
-    assert sorted(child.name for child in tmp_path.iterdir()) == ["dump", "folder"]
