@@ -158,8 +158,10 @@ def test_the_records_that_are_lost_are_named_and_those_that_are_left_are_not_cal
 ) -> None:
     first = json.loads(listed(store)[number].payload.partition(b"\n")[0])["first"]
     damage(store, number)
-    (lost,) = [one for one in judged(store, "journal").findings if one.code == "rows-missing"]
+    answer = judged(store, "journal")
+    (lost,) = [one for one in answer.findings if one.code == "rows-missing"]
 
+    assert (answer.counts["records"], answer.counts["signed"]) == (20, 24)
     assert lost.seq == first
     assert f"the records from here to {first + 3} are not here: the journal lost them to damage" in lost.text
 

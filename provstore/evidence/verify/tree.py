@@ -63,6 +63,7 @@ class Tree:
     """What the records of a place give."""
 
     held: int = 0
+    """Index behind the last record."""
     is_whole: bool = True
     """False when reading stopped before the end."""
     roots: dict[int, bytes] = field(default_factory=dict)
@@ -71,6 +72,11 @@ class Tree:
     heads: dict[int, Heads] = field(default_factory=dict)
     lost: tuple[Range, ...] = ()
     """Records that damage has taken away, in order: first, and the first behind them."""
+
+    @property
+    def here(self) -> int:
+        """Records that are in the place, lost ones not counted."""
+        return self.held - sum(end - first for first, end in self.lost)
 
     def lacks(self, size: int) -> bool:
         """Return whether the tree of a size cannot be built, because a record of it is lost."""

@@ -130,7 +130,7 @@ class _Run:
             reach=reached.reach,
             limits=tuple(limits),
             signed=chain.signed_size,
-            leaves_seen=tree.held,
+            leaves_seen=tree.here,
             head_note=_head_note(chain, tree),
             source=source,
         )
@@ -173,7 +173,7 @@ def _head_note(chain: Chain, tree: Tree) -> bytes | None:
 def _counts(chain: Chain, tree: Tree, content: Content) -> dict[str, int]:
     return {
         "bundles": chain.held,
-        "records": tree.held,
+        "records": tree.here,
         "signed": chain.signed_size,
         "unsigned": max(0, tree.held - chain.signed_size),
         "ranks": sum(1 for rank in content.ranks if rank is not None),
