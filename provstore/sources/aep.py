@@ -52,7 +52,22 @@ def read(source: Path | bytes, *, name: str | None = None) -> Container:
             return _lines_or_object(place, head)
         case b"":
             raise _refused(place, "the file is empty")
-    raise _refused(place, JsonText(head[:_HEAD]).fault or "no JSON object or list")
+    return _cut_off(place, head)
+
+
+def _cut_off(place: Place, head: bytes) -> Container:
+    """Return the lines of a file whose first one lost its beginning.
+
+    Raises:
+        InputError: None of them is a record; the message gives the reason of the first.
+    """
+    reason = _refused(place, JsonText(head[:_HEAD]).fault or "no JSON object or list")
+    if _MARKS.search(head) is None:
+        raise reason
+    try:
+        return _lines(place)
+    except InputError:
+        raise reason from None
 
 
 def _lines_or_object(place: Place, head: bytes) -> Container:

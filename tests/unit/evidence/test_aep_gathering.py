@@ -1,0 +1,117 @@
+"""Agent records of many files as one set: nothing twice, nothing lost, every contradiction named."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from agent_records import Emitter, Record, action, canon, lines, linked, record, sha256
+
+from provstore.evidence.aep import gather
+from provstore.evidence.aep.gathering import Gathered
+from provstore.sources import aep
+
+CHAIN = linked([record(number=number) for number in range(4)])
+
+
+def gathered(*files: list[Record]) -> Gathered:
+    return gather(aep.read(lines(one), name=f"file-{place}") for place, one in enumerate(files))
+
+
+def digests(records: list[Record]) -> set[str]:
+    return {sha256(canon(one)) for one in records}
+
+
+def told(one: Gathered) -> tuple[object, ...]:
+    """Return all that must not depend on how often and in which order files were read."""
+    records = {(each.digest, each.chain, each.parent) for each in one.records}
+    actions = [(each.chain, each.action_id, each.body, each.occurrences, each.alternates) for each in one.actions]
+    return (
+        records,
+        sorted(actions),
+        sorted((each.code, each.action_id or "", each.records) for each in one.contradictions),
+    )
+
+
+def test_a_cumulative_chain_holds_each_action_once() -> None:
+    found = gathered(CHAIN)
+    assert len(found.records) == 4
+    assert len(found.actions) == 4
+    assert found.occurrences == 1 + 2 + 3 + 4
+    assert {one.chain for one in found.records} == {sha256(canon(CHAIN[0]))}
+    assert found.contradictions == ()
+
+
+def test_reading_again_in_any_order_or_a_longer_copy_changes_nothing_but_what_is_new() -> None:
+    whole = told(gathered(CHAIN))
+    for files in itertools.permutations([CHAIN[:2], CHAIN, [CHAIN[3]], CHAIN[1:3]]):
+        assert told(gathered(*files)) == whole
+    assert digests(CHAIN[:2]) == {one.digest for one in gathered(CHAIN[:2]).records}
+
+
+def test_signatures_are_no_part_of_what_a_record_is() -> None:
+    agent = Emitter()
+    found = gathered(CHAIN, [agent.signed(one) for one in CHAIN])
+    assert len(found.records) == 4
+    assert {len(one.occurrences) for one in found.records} == {2}
+
+
+def test_an_orphan_waits_for_its_predecessor_under_the_name_of_its_link() -> None:
+    link = sha256(canon(CHAIN[1]))
+    assert {one.chain for one in gathered(CHAIN[2:]).records} == {f"orphan:{link}"}
+    assert told(gathered(CHAIN[2:], CHAIN[:2])) == told(gathered(CHAIN))
+
+
+def test_an_earlier_action_told_otherwise_later_in_one_chain_is_history_rewritten() -> None:
+    later = {**record(number=2), "actions": [action(0), action(1, "rm"), action(2)]}
+    found = gathered(linked([record(), record(number=1), later]))
+    assert [(one.code, one.action_id) for one in found.contradictions] == [("history-rewritten", "action-1")]
+    assert {one.value["tool_name"] for one in found.actions if one.action_id == "action-1"} == {"read_config", "rm"}
+
+
+def test_two_records_after_one_are_a_fork_and_both_are_kept() -> None:
+    base = CHAIN[:2]
+    link = sha256(canon(base[1]))
+    ends = [
+        {**record(number=2), "prev_record_hash": link, "actions": [action(0), action(1), action(2, tool)]}
+        for tool in "ab"
+    ]
+    found = gathered([*base, ends[0]], [*base, ends[1]])
+    assert [one.code for one in found.contradictions] == ["chain-fork"]
+    assert set(found.contradictions[0].records) == digests([base[1], *ends])
+    assert sorted(str(one.value["tool_name"]) for one in found.actions if one.action_id == "action-2") == ["a", "b"]
+
+
+def test_chains_that_tell_an_action_differently_are_a_conflict_and_equal_ones_alternates() -> None:
+    other = linked([{**record(), "model_id": "m"}, {**record(number=1), "actions": [action(0), action(1, "rm")]}])
+    found = gathered(CHAIN[:2], other)
+    assert [(one.code, one.action_id) for one in found.contradictions] == [("action-conflict", "action-1")]
+    same = [one for one in found.actions if one.action_id == "action-0"]
+    assert sorted(one.chain for one in same) == sorted(one.alternates[0] for one in same)
+    assert len(found.actions) == 4
+    assert found.bodies == 3
+
+
+def test_the_same_action_id_in_two_runs_is_two_actions_and_no_conflict() -> None:
+    found = gathered([record("one")], [{**record("two"), "actions": [action(0, "rm")]}])
+    assert len(found.actions) == 2
+    assert found.contradictions == ()
+
+
+def test_a_link_in_another_spelling_joins_a_chain() -> None:
+    first = {**record(), "budget_ledger": {"9": 1.0, "10": 2}}
+    text = canon(first).replace(b'"10":2,"9":1.0', b'"9":1,"10":2')
+    second = {**record(number=1), "prev_record_hash": sha256(text)}
+    found = gathered([second], [first])
+    assert {one.chain for one in found.records} == {sha256(canon(first))}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_long_chain_in_pieces_is_one_chain(seed: int) -> None:
+    chain = linked([{**record(number=0), "created_at_ms": number} for number in range(400)])
+    random.Random(seed).shuffle(chain)
+    found = gathered(*[chain[at : at + 7] for at in range(0, 400, 7)])
+    assert len(found.records) == 400
+    assert len({one.chain for one in found.records}) == 1
+    assert [one.parent for one in found.records[1:]] == [one.digest for one in found.records[:-1]]
