@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -114,34 +115,56 @@ def _once(
     if left <= 0:
         raise _late(url, timeout)
     connection = _connection(parts, left)
-    # A server that sends a byte now and then keeps every single wait short: the end is set from outside.
-    watch = threading.Timer(left, _cut, (connection,))
-    watch.daemon = True
-    watch.start()
     try:
-        connection.request("GET", target, headers=headers)
-        answer = connection.getresponse()
-        if answer.status in _REDIRECTS:
-            return answer.status, answer.getheader("Location"), b""
-        body = answer.read(max_bytes + 1)
+        connection.connect()
+        with _ended(connection.sock, deadline):
+            connection.request("GET", target, headers=headers)
+            with contextlib.closing(connection.getresponse()) as answer:
+                found = _body(url, answer, max_bytes)
         if time.monotonic() >= deadline:
             raise _late(url, timeout)
-        if len(body) > max_bytes:
-            raise FetchError(f"{shown(url)}: answer: more than {max_bytes} bytes", "malformed")
-        if answer.length:
-            raise FetchError(f"{shown(url)}: answer: ends early", "malformed")
-        return answer.status, None, body
+        return found
     except TimeoutError as error:
         raise _late(url, timeout) from error
-    except (OSError, http.client.HTTPException, ssl.SSLError) as error:
+    except FetchError as error:
+        raise error if time.monotonic() < deadline else _late(url, timeout) from error
+    except (OSError, http.client.HTTPException) as error:
         if time.monotonic() >= deadline:
             raise _late(url, timeout) from error
         # The text of some of these holds what was sent or received; its kind says enough.
         reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         raise FetchError(f"{shown(url)}: connection: {reason}", "unreachable") from None
     finally:
-        watch.cancel()
         connection.close()
+
+
+def _body(url: str, answer: http.client.HTTPResponse, max_bytes: int) -> tuple[int, str | None, bytes]:
+    """Return status, place of a redirect, and body."""
+    if answer.status in _REDIRECTS:
+        return answer.status, answer.getheader("Location"), b""
+    body = answer.read(max_bytes + 1)
+    if len(body) > max_bytes:
+        raise FetchError(f"{shown(url)}: answer: more than {max_bytes} bytes", "malformed")
+    if answer.length:
+        raise FetchError(f"{shown(url)}: answer: ends early", "malformed")
+    return answer.status, None, body
+
+
+@contextlib.contextmanager
+def _ended(connected: socket.socket, deadline: float) -> Iterator[None]:
+    """End a connection at a moment: a server that sends a byte now and then keeps every single wait short."""
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    watch = threading.Timer(max(0.0, deadline - time.monotonic()), cut)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
 
 
 def _connection(parts: SplitResult, timeout: float) -> http.client.HTTPConnection:
@@ -151,11 +174,6 @@ def _connection(parts: SplitResult, timeout: float) -> http.client.HTTPConnectio
             host, parts.port or 443, timeout=timeout, context=ssl.create_default_context()
         )
     return http.client.HTTPConnection(host, parts.port or 80, timeout=timeout)
-
-
-def _cut(connection: http.client.HTTPConnection) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _followed(url: str, place: str) -> str:
