@@ -84,18 +84,19 @@ def record(
         for remark in standing.remarks({one.run for one in report.epochs if one.signed}):
             screen.remark(remark)
     code = errors.EXIT_USAGE if report.refused else errors.EXIT_UNDECIDED if report.problems else errors.EXIT_OK
-    screen.show(report.to_dict(), lambda console: _draw(console, report), code)
+
+    def draw(console: Console) -> None:
+        print_lines(console, record_lines(report, console.width, quiet=settings.quiet))
+
+    screen.show(report.to_dict(), draw, code)
 
 
-def _draw(console: Console, report: RecordReport) -> None:
-    print_lines(console, record_lines(report, console.width))
-
-
-def record_lines(report: RecordReport, width: int) -> Iterator[Line]:
+def record_lines(report: RecordReport, width: int, *, quiet: bool = False) -> Iterator[Line]:
     """Yield what was recorded of each epoch, what is missing from it, and what could not be used."""
     for one in report.epochs:
         yield from _epoch_lines(one, width)
-    told = (("refused", report.refused, "bold red"), ("left out", report.problems, "red"), ("", report.notes, "yellow"))
+    notes = () if quiet else report.notes
+    told = (("refused", report.refused, "bold red"), ("left out", report.problems, "red"), ("", notes, "yellow"))
     for title, texts, style in told:
         for text in texts[:_SHOWN]:
             said = f"{title}: {text}" if title else text

@@ -84,8 +84,14 @@ def record_line(action: Action, run: str, attempt: int, n: int) -> bytes:
 
 
 def members(action: Action) -> dict[str, Any]:
-    """Return what a record and an agent's record say alike of an action: all but run, attempt, rank and time."""
+    """Return what a record and an agent's record say alike of an action: all but run, attempt, rank and time.
+
+    Raises:
+        InputError: It has a group and no library, or the other way round.
+    """
     op, backend = action.op, action.backend
+    if (backend is None) != (action.group is None) or ":" in (backend or ""):
+        raise InputError(f"record: action: {action.action_id[:80]!a}: a library, without colon, goes with a group")
     training: dict[str, Any] = {
         "op": op,
         "policy_mode": action.policy_mode,
@@ -146,18 +152,18 @@ def of_record(said: Mapping[str, Any]) -> Action:
     values: dict[str, Any] = {attribute: said.get(name) for name, attribute in _TOP}
     values |= {name: training.get(name) for name in _TRAINING}
     if training.get("out_as_in"):
-        values |= {"dtypes_out": values["dtypes_in"], "shapes_out": values["shapes_in"]}
+        values["shapes_out"] = values["shapes_in"]
+    if values["dtypes_out"] is None and values["shapes_out"] is not None:
+        values["dtypes_out"] = values["dtypes_in"]
     for name in ("dtypes_in", "dtypes_out"):
         if values[name] is not None:
             values[name] = tuple(values[name])
     for name in ("shapes_in", "shapes_out"):
         if values[name] is not None:
             values[name] = tuple(map(tuple, values[name]))
-    if said["tool_name"] != training["op"]:
-        values["backend"] = said["tool_name"].removesuffix(f":{training['op']}")
+    values["backend"], values["op"] = named(said)
     return Action(
         action_id=said["action_id"],
-        op=training["op"],
         rank=said["rank"],
         at_ns=canonical.tagged_integer(said["at"]),
         side_effect_class=said["side_effect_class"],
@@ -176,13 +182,25 @@ def of_record(said: Mapping[str, Any]) -> Action:
 
 
 def _shorten(training: dict[str, Any]) -> None:
-    """Leave out what most calls have alike: a record is read back as what it was made from."""
+    """Leave out what another member says too, and what most calls have alike: it is read back all the same."""
+    del training["op"]
     if training.get("side") == _USUAL_SIDE and "group" in training:
         del training["side"]
-    shapes, dtypes = training.get("shapes_in"), training.get("dtypes_in")
-    if shapes and dtypes and shapes == training.get("shapes_out") and dtypes == training.get("dtypes_out"):
-        del training["shapes_out"], training["dtypes_out"]
-        training["out_as_in"] = True
+    dtypes, shapes = training.get("dtypes_in"), training.get("shapes_in")
+    if dtypes is not None and dtypes == training.get("dtypes_out") and "shapes_out" in training:
+        del training["dtypes_out"]
+        if shapes and shapes == training["shapes_out"]:
+            del training["shapes_out"]
+            training["out_as_in"] = True
+
+
+def named(said: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return library and operation of an action's record: a call in a group is named ``library:operation``."""
+    name: str = said["tool_name"]
+    if "group" not in said["training"]:
+        return None, name
+    backend, _, op = name.partition(":")
+    return backend, op
 
 
 def content(line: bytes) -> bytes:

@@ -32,7 +32,6 @@ _COUNTS = list_of(object_of(count=is_count, name=is_text))
 _MEMBERS = list_of(list_of(is_count))
 
 TRAINING_NEEDED: Checks = {
-    "op": is_text,
     "policy_mode": is_mode,
     "policy_reason": is_text,
     "shortfall": list_of(one_of(SHORTFALLS)),

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from provstore.errors import InputError
+from provstore.graph.action_facts import KINDS, action_block
 from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
 from provstore.model import canonical, ids
@@ -47,7 +48,14 @@ def key_iri(keyid: str) -> str:
 
 
 def record_block(
-    run: str, attempt: int, first: int, lines: Sequence[bytes], *, journal_ref: str = "", embed: bool = True
+    run: str,
+    attempt: int,
+    first: int,
+    lines: Sequence[bytes],
+    *,
+    journal_ref: str = "",
+    embed: bool = True,
+    said: Sequence[dict[str, Any]] | None = None,
 ) -> Block:
     """Return records as nodes, each linked to the element of the file that it covers.
 
@@ -58,8 +66,9 @@ def record_block(
         lines: Their canonical text.
         journal_ref: Journal and frame that hold them.
         embed: Keep their text on the nodes, so that the graph alone can be verified.
+        said: What :func:`members` gives for the lines, where that is known.
     """
-    said = [_object(line) for line in lines]
+    said = members(lines) if said is None else said
     rows = [_record_row(one) for one in said]
     keys = [record_iri(run, attempt, first + at) for at in range(len(lines))]
     columns: dict[str, Column] = {
@@ -79,6 +88,19 @@ def record_block(
     nodes.append(Nodes(("Element", "Entity"), [target for _, target in links]))
     derived = Relations("WAS_DERIVED_FROM", [source for source, _ in links], [target for _, target in links])
     return Block(run, attempt, tuple(nodes), (derived,))
+
+
+def members(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Return the members of each record; a text that is no record has none."""
+    return [_object(line) for line in lines]
+
+
+def record_blocks(run: str, attempt: int, first: int, lines: Sequence[bytes], *, journal_ref: str = "") -> list[Block]:
+    """Return all that records are in the graph: themselves, and the actions and epochs that they tell of."""
+    said = members(lines)
+    blocks = [record_block(run, attempt, first, lines, journal_ref=journal_ref, said=said)]
+    told = action_block(run, attempt, first, said)
+    return blocks if told is None else [*blocks, told]
 
 
 def bundle_block(
@@ -157,6 +179,9 @@ def _record_row(said: dict[str, Any]) -> dict[str, Value]:
         "rank_count": _integer(said.get("n")),
         "at_ns": _tagged_integer(said.get("at")),
     }
+    if said.get("kind") in KINDS:
+        # Their own nodes show the rest.
+        return {name: value for name, value in row.items() if value is not None}
     rest = {name: value for name, value in said.items() if name not in _COMMON}
     if said.get("kind") == "ingest":
         row |= _ingest_row(rest)

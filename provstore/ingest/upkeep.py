@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from provstore.graph.derive import derive
-from provstore.graph.evidence_facts import bundle_block, record_block
+from provstore.graph.evidence_facts import bundle_block, record_blocks
 from provstore.graph.merge import merge
 from provstore.journal import BundleFrame, Journal, Problem, RecordFrame
 from provstore.model.block import Block
@@ -39,7 +39,8 @@ def replay(
     touched: dict[tuple[str, int], None] = {}
     count, last = 0, start
     for jseq, content in journal.accepted(after=start, on_problem=on_problem):
-        store.write(evidence_block(journal, content))
+        for block in graph_blocks(journal, content):
+            store.write(block)
         if isinstance(content, Block):
             touched[content.run, content.attempt] = None
         count, last = count + 1, jseq
@@ -58,18 +59,20 @@ def show_evidence(store: GraphStore, journal: Journal) -> None:
     """Write the records and bundles that a graph lacks, and mark it as up to date; it must hold every batch."""
     until = journal.settled()
     for _, frame in journal.evidence_frames(applied(store, journal), until):
-        store.write(evidence_block(journal, frame))
+        for block in graph_blocks(journal, frame):
+            store.write(block)
     store.write(Block("", 0), (journal.journal_id, until))
 
 
-def evidence_block(journal: Journal, content: Block | RecordFrame | BundleFrame) -> Block:
+def graph_blocks(journal: Journal, content: Block | RecordFrame | BundleFrame) -> Sequence[Block]:
     """Return what the graph shows of something that the journal holds."""
     if isinstance(content, Block):
-        return content
+        return (content,)
     ref = f"{journal.journal_id}/{content.jseq}"
     if isinstance(content, RecordFrame):
-        return record_block(content.run, content.attempt, content.first, content.lines, journal_ref=ref)
-    return bundle_block(content.run, content.attempt, content.envelope, content.checkpoint or None, journal_ref=ref)
+        return record_blocks(content.run, content.attempt, content.first, content.lines, journal_ref=ref)
+    note = content.checkpoint or None
+    return (bundle_block(content.run, content.attempt, content.envelope, note, journal_ref=ref),)
 
 
 def check(store: GraphStore, journal: Journal, empty: GraphStore, late: str = "") -> CheckReport:
