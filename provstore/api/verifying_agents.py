@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def is_agent_file(path: Path) -> bool:
 def verify_agent_files(
     *paths: str | Path,
     keys: Sequence[str] = (),
-    public_keys: Iterable[str | Path] = (),
+    public_keys: Sequence[str | Path] = (),
     trust_file: str | Path | None = None,
     pin: str | None = None,
     first_use: bool = False,
@@ -84,7 +84,7 @@ def verify_agent_files(
     Args:
         paths: Records, lists or lines of them, bundles, ledgers.
         keys: ``ID=HEX`` or ``ID=FILE``: the public key that signatures name by that id.
-        public_keys: Files of public keys that signatures name by their fingerprint.
+        public_keys: Files of public keys that signatures name by their fingerprint, instead of a trust file.
         trust_file: Its keys of the role ``agent`` count by alias, those of the role ``run`` by fingerprint; your own
             trust file when not given, if there is one.
         pin: Root key of a trust file that is new here.
@@ -99,7 +99,7 @@ def verify_agent_files(
         TrustError: The trust file does not hold, or a key is not safe to trust.
     """
     given = _given(keys, public_keys)
-    trust = _trust(trust_file, pin, first_use=first_use, at=at)
+    trust = None if public_keys else _trust(trust_file, pin, first_use=first_use, at=at)
     known = agent_keys.agent_keys(trust, given)
     answers = []
     for path in map(Path, paths):
@@ -108,7 +108,7 @@ def verify_agent_files(
     return answers
 
 
-def _given(keys: Sequence[str], public_keys: Iterable[str | Path]) -> dict[str, bytes]:
+def _given(keys: Sequence[str], public_keys: Sequence[str | Path]) -> dict[str, bytes]:
     found = {}
     for path in public_keys:
         public = read_public_key(Path(path))

@@ -8,13 +8,13 @@ import subprocess
 from typing import Any
 
 import pytest
-from agent_records import canon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provstore.errors import InputError
 from provstore.evidence.aep import canonical, forms
 from provstore.evidence.aep.text import JsonText
+from tests.agent_records import canon
 
 NODE = shutil.which("node")
 SORTED_AS_JS_WRITES_IT = """

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from agent_records import Record, canon, lines, linked, record, sha256
 
 from provstore.evidence.aep import chains, judge
 from provstore.model.aep import ContainerVerdict
 from provstore.sources import aep
+from tests.agent_records import Record, canon, lines, linked, record, sha256
 
 CHAIN = linked([record(number=number) for number in range(4)])
 

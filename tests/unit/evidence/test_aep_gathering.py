@@ -6,11 +6,11 @@ import itertools
 import random
 
 import pytest
-from agent_records import Emitter, Record, action, canon, lines, linked, record, sha256
 
 from provstore.evidence.aep import gather
 from provstore.evidence.aep.gathering import Gathered
 from provstore.sources import aep
+from tests.agent_records import Emitter, Record, action, canon, lines, linked, record, sha256
 
 CHAIN = linked([record(number=number) for number in range(4)])
 

@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 import wasmagent_protocol
-from agent_records import Emitter, action, lines, record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provstore.evidence.aep import contract, judge, judging, schema, semantics
 from provstore.model.aep import AXES, STATUSES
 from provstore.sources import aep
+from tests.agent_records import Emitter, action, lines, record
 
 RICH = {
     **record(),

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_records import INTOTO, Emitter, Record, canon, lines, linked, pae, record, unsigned
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from provstore.errors import ConfigError
@@ -21,6 +20,7 @@ from provstore.evidence.aep import emit, judge
 from provstore.evidence.keys import PrivateKey
 from provstore.model.aep import Axis, ContainerVerdict
 from provstore.sources import aep
+from tests.agent_records import INTOTO, Emitter, Record, canon, lines, linked, pae, record, unsigned
 
 AGENT = Emitter()
 STATEMENT = dict[str, Any]

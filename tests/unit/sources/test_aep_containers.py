@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_records import Emitter, Record, canon, lines, linked, record, sha256, unsigned
 
 from provstore.errors import InputError, NotUnderstoodError
 from provstore.evidence.aep import judge
 from provstore.evidence.aep.text import MAX_BYTES
 from provstore.model.aep import ContainerVerdict
 from provstore.sources import aep
+from tests.agent_records import Emitter, Record, canon, lines, linked, record, sha256, unsigned
 
 AGENT = Emitter()
 CHAIN = [AGENT.signed(one) for one in linked([record(number=number) for number in range(3)])]
