@@ -8,7 +8,7 @@ from pathlib import Path
 from provstore.errors import StoreError
 from provstore.journal import batches, blobs, evidence, segments
 from provstore.journal.batches import Batch
-from provstore.journal.problems import DAMAGED, PAYLOAD_MISSING, PAYLOAD_WRONG, STRAY_FILE, Problem
+from provstore.journal.problems import PAYLOAD_MISSING, PAYLOAD_WRONG, STRAY_FILE, Problem, of_frame
 from provstore.journal.recovery import BLOBS
 from provstore.journal.scan import Scan, scan
 from provstore.journal.segments import Entry
@@ -38,9 +38,7 @@ def _payloads(found: Scan, named: dict[Path, str | None]) -> Iterator[Problem]:
             if batch.lines:
                 batch.block(found.directory)
         except StoreError as error:
-            yield Problem(
-                DAMAGED, segments.file_name(entry.segment), str(error), True, entry.offset, entry.jseq, entry.jseq
-            )
+            yield of_frame(entry, error)
             continue
         for path, what, fault in _blob_faults(found.directory, batch, named):
             yield _fault(found.directory, path, what, fault, entry)
@@ -48,8 +46,7 @@ def _payloads(found: Scan, named: dict[Path, str | None]) -> Iterator[Problem]:
         try:
             evidence.parse(entry, payload)
         except StoreError as error:
-            place = segments.file_name(entry.segment)
-            yield Problem(DAMAGED, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
+            yield of_frame(entry, error)
 
 
 def _unnamed(directory: Path, named: dict[Path, str | None]) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from provstore.journal.check import check
 from provstore.journal.disk import Disk
 from provstore.journal.evidence import BundleFrame, JournalEvidence, RecordFrame, Scope, ScopeIndex
 from provstore.journal.lock import Lock
-from provstore.journal.problems import DAMAGED, PAYLOAD_MISSING, PAYLOAD_WRONG, Problem
+from provstore.journal.problems import PAYLOAD_MISSING, PAYLOAD_WRONG, Problem, of_frame, report
 from provstore.journal.segments import Entry
 from provstore.model import canonical
 from provstore.model.block import Block
@@ -135,16 +135,14 @@ class Journal:
         """
         for found in self.problems:
             if found.is_loss and found.last_jseq is not None and found.last_jseq > after:
-                _report(found, self.directory, on_problem)
+                report(found, self.directory, on_problem)
         wanted = [entry for entry in self._entries if entry.jseq > after and (until is None or entry.jseq <= until)]
         for entry, payload in segments.payloads(self.directory, wanted):
             try:
                 block = batches.parse(self.directory, entry, payload).block(self.directory)
             except StoreError as error:
                 code = PAYLOAD_MISSING if isinstance(error.__cause__, OSError) else PAYLOAD_WRONG
-                place = segments.file_name(entry.segment)
-                lost = Problem(code, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
-                _report(lost, self.directory, on_problem)
+                report(of_frame(entry, error, code), self.directory, on_problem)
                 continue
             yield entry.jseq, block
 
@@ -190,7 +188,7 @@ class Journal:
             try:
                 yield entry.jseq, batches.parse(self.directory, entry, payload)
             except StoreError as error:
-                _report(_not_understood(entry, error), self.directory, on_problem)
+                report(of_frame(entry, error), self.directory, on_problem)
 
     def batch_fault(self, batch: Batch) -> str | None:
         """Return what is wrong with the files of a batch, read now: ``None`` when they are what its frame says."""
@@ -311,7 +309,7 @@ class Journal:
             try:
                 yield entry.jseq, evidence.parse(entry, payload)
             except StoreError as error:
-                _report(_not_understood(entry, error), self.directory, on_problem)
+                report(of_frame(entry, error), self.directory, on_problem)
 
     def source(self, sha256: str) -> bytes:
         """Return the bytes of a source file.
@@ -398,14 +396,3 @@ class Journal:
             self._event_entries.append(output.append(frames.EVENT, said))
         except (OSError, StoreError):
             return
-
-
-def _not_understood(entry: Entry, error: StoreError) -> Problem:
-    place = segments.file_name(entry.segment)
-    return Problem(DAMAGED, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
-
-
-def _report(found: Problem, directory: Path, on_problem: Callable[[Problem], None] | None) -> None:
-    if on_problem is None:
-        raise StoreError(f"journal: {directory / found.place}: {found.text}")
-    on_problem(found)

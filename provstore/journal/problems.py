@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+from provstore.errors import StoreError
+from provstore.journal import segments
+from provstore.journal.segments import Entry
 
 DAMAGED = "journal-damaged"
 CHAIN_BROKEN = "journal-chain-broken"
@@ -34,3 +40,20 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.code}: {self.text}"
+
+
+def of_frame(entry: Entry, error: StoreError, code: str = DAMAGED) -> Problem:
+    """Return that what one frame carries or names cannot be read."""
+    place = segments.file_name(entry.segment)
+    return Problem(code, place, str(error), True, entry.offset, entry.jseq, entry.jseq)
+
+
+def report(found: Problem, directory: Path, on_problem: Callable[[Problem], None] | None) -> None:
+    """Tell a problem to whoever asked to be told.
+
+    Raises:
+        StoreError: Nobody did.
+    """
+    if on_problem is None:
+        raise StoreError(f"journal: {directory / found.place}: {found.text}")
+    on_problem(found)
