@@ -1,0 +1,82 @@
+"""Which process group of one run is which of another, and which call is which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provstore.model.action import Action
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What is known of a process group beside its key."""
+
+    desc: str | None
+    ranks: tuple[int, ...]
+
+
+def aligned(a: Mapping[str, GroupFacts], b: Mapping[str, GroupFacts]) -> dict[str, str]:
+    """Return for each group of ``b`` the one of ``a`` that it is: by description and ranks, then by name.
+
+    A description and rank set that several groups of one run share says nothing.
+    """
+    found, taken = {}, set[str]()
+    left, right = _by_content(a), _by_content(b)
+    for content, keys in right.items():
+        if len(keys) == 1 and len(left.get(content, ())) == 1:
+            found[keys[0]] = left[content][0]
+            taken.add(left[content][0])
+    for key in b:
+        if key not in found and key not in taken:
+            found[key] = key
+    return found
+
+
+def _by_content(groups: Mapping[str, GroupFacts]) -> dict[tuple[str, tuple[int, ...]], list[str]]:
+    found: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for key, facts in groups.items():
+        if facts.desc and facts.ranks:
+            found.setdefault((facts.desc, facts.ranks), []).append(key)
+    return found
+
+
+def offsets(a: Iterable[Action], b: Sequence[Action], names: Mapping[str, str]) -> dict[str, int]:
+    """Return by how much sequence numbers of groups of ``b`` are behind those of ``a``, where it is not 0.
+
+    A re-run that begins later counts from 0 again. Numbers are shifted only when as many calls come from the first to
+    the last in both runs; otherwise a lost call could make all others look different.
+    """
+    left, right = _spans(a, {}), _spans(b, names)
+    found = {}
+    for group, (first, last) in right.items():
+        other = left.get(group)
+        if other is not None and other[0] != first and other[1] - other[0] == last - first:
+            found[group] = other[0] - first
+    return found
+
+
+def _spans(actions: Iterable[Action], names: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for action in actions:
+        if action.group is not None and action.seq is not None:
+            group = names.get(action.group, action.group)
+            first, last = found.get(group, (action.seq, action.seq))
+            found[group] = (min(first, action.seq), max(last, action.seq))
+    return found
+
+
+def key_of(action: Action, names: Mapping[str, str], shifts: Mapping[str, int]) -> Key:
+    """Return what a call or event is known by in both runs; never its place in a file."""
+    if action.group is None:
+        return (action.rank, action.op, action.step, action.name)
+    group = names.get(action.group, action.group)
+    if action.seq is None:
+        return (action.rank, group, "p2p", action.op_id, action.op)
+    return (action.rank, group, action.seq + shifts.get(group, 0), action.op_id if _is_p2p(action) else None)
+
+
+def _is_p2p(action: Action) -> bool:
+    return "/p2p/" in action.action_id

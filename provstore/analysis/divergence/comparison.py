@@ -1,0 +1,273 @@
+"""Comparing the recorded calls of two runs, one epoch at a time; it goes on after the first difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from provstore.analysis.divergence import divergence as words
+from provstore.analysis.divergence.alignment import GroupFacts, Key, aligned, key_of, offsets
+from provstore.analysis.divergence.divergence import KINDS, Correlation, Coverage, Divergence, Event, Point
+from provstore.analysis.divergence.reading import Reading, reading_of
+from provstore.model.action import Action
+
+_NS = 1_000_000_000
+_Order = tuple[int, int, int, int]
+"""Epoch, step, place in the rank's program, and what of the call differs."""
+_UNKNOWN_STEP = -1
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What holds on one side of what was compared so far."""
+
+    point: Point
+    order: _Order
+
+
+@dataclass(slots=True)
+class _Instance:
+    """What the ranks say of the inputs of one instance."""
+
+    equal: set[int] = field(default_factory=set)
+    different: set[int] = field(default_factory=set)
+    unknown: set[int] = field(default_factory=set)
+
+
+class Comparison:
+    """Takes in two runs epoch by epoch.
+
+    Args:
+        names: Name of the first and of the second run.
+        groups: Process groups of both.
+        context: How many steps from the first difference an event may be away.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        groups: tuple[Mapping[str, GroupFacts], Mapping[str, GroupFacts]],
+        *,
+        context: int = 5,
+    ) -> None:
+        self._names, self._context = names, context
+        self._aligned = aligned(*groups)
+        self._coverage, self._counts = Coverage(), dict[str, int]()
+        self._firsts: dict[int, _Seen] = {}
+        self._equals: dict[int, list[_Seen]] = {}
+        self._inputs: dict[tuple[object, ...], _Instance] = {}
+        self._offsets: dict[str, int] = {}
+        self._step_ns: dict[int, int] = {}
+        self._earliest: dict[int, _Order] = {}
+        self._groups = groups
+
+    def epoch(self, number: int, a: Iterable[Action], b: Iterable[Action]) -> None:
+        """Compare one epoch: of both runs what was recorded in it."""
+        left, right = list(a), list(b)
+        shifts = offsets(left, right, self._aligned)
+        self._offsets |= shifts
+        theirs = {key: (action, place) for key, action, place in _keyed(right, self._aligned, shifts)}
+        ranks = {action.rank for action in left}, {action.rank for action in right}
+        for key, action, place in _keyed(left, {}, {}):
+            if action.step is not None:
+                self._step_ns.setdefault(action.step, action.at_ns)
+            other = theirs.pop(key, None)
+            if other is None:
+                self._lone(number, place, action, action.rank in ranks[1], is_first=True)
+            else:
+                self._pair(number, place, action, other[0])
+        for action, place in theirs.values():
+            self._lone(number, place, action, action.rank in ranks[0], is_first=False)
+
+    def result(self, events: Sequence[Event] = ()) -> Divergence:
+        """Return what was found."""
+        first = min(self._firsts.values(), key=lambda one: one.order, default=None)
+        point = last = reading = None
+        correlations: tuple[Correlation, ...] = ()
+        if first is not None:
+            point = replace(first.point, ranks=self._alike(first))
+            last = self._last_equal(first, point.ranks)
+            reading = reading_of(point, self._reading(first, point))
+            correlations = tuple(self._near(point, events))
+        return Divergence(
+            *self._names,
+            first_divergence=point,
+            per_rank={rank: one.point for rank, one in self._firsts.items()},
+            last_equal=last,
+            reading=reading,
+            coverage=self._coverage,
+            counts=self._counts,
+            groups=tuple((old, new) for new, old in sorted(self._aligned.items()) if old != new),
+            offsets=self._offsets,
+            correlations=correlations,
+        )
+
+    def _pair(self, epoch: int, place: int, a: Action, b: Action) -> None:
+        step = _UNKNOWN_STEP if a.step is None else a.step
+        for one, where, was, now in _facts(a, b):
+            self._differs(epoch, step, place, _point(one, epoch, a, where, was, now))
+        inputs = self._inputs.setdefault(_instance(a), _Instance())
+        for side, kind, left, right in (
+            ("in", words.INPUT, a.digest_in, b.digest_in),
+            ("out", words.OUTPUT, a.digest_out, b.digest_out),
+        ):
+            state = self._digests(a, b, left, right)
+            if side == "in":
+                held = {"equal": inputs.equal, "different": inputs.different}.get(state, inputs.unknown)
+                held.add(a.rank)
+            if state == "unknown":
+                continue
+            order = (epoch, step, place, KINDS.index(kind))
+            self._earliest[a.rank] = min(self._earliest.get(a.rank, order), order)
+            point = _point(kind if state == "different" else None, epoch, a, side, left, right)
+            if state == "different":
+                self._differs(epoch, step, place, point)
+            elif a.rank not in self._firsts:
+                self._equals.setdefault(a.rank, [])[-1:] = [_Seen(point, order)]
+
+    def _digests(self, a: Action, b: Action, left: str | None, right: str | None) -> str:
+        """Return whether two digests are equal or different, and count it."""
+        if left is None or right is None:
+            if not (left is None and right is None and not a.shapes_in and not a.shapes_out):
+                missing = "neither" if left is None and right is None else "a" if left is None else "b"
+                reason = "no-digest-in-both" if missing == "neither" else f"no-digest-in-{missing}"
+                self._coverage.skip(reason)
+            return "unknown"
+        if a.digest_kind != b.digest_kind:
+            self._coverage.skip("digest-schemes-differ")
+            return "unknown"
+        self._coverage.compared += 1
+        if left == right:
+            self._coverage.equal += 1
+            return "equal"
+        self._coverage.different += 1
+        return "different"
+
+    def _lone(self, epoch: int, place: int, action: Action, rank_is_there: bool, *, is_first: bool) -> None:
+        kind = words.SEQUENCE_MISSING if rank_is_there else words.RANK_MISSING
+        there, absent = action.action_id, None
+        point = _point(kind, epoch, action, None, *((there, absent) if is_first else (absent, there)))
+        self._differs(epoch, _UNKNOWN_STEP if action.step is None else action.step, place, point)
+        self._coverage.skip("missing-in-b" if is_first else "missing-in-a")
+
+    def _differs(self, epoch: int, step: int, place: int, point: Point) -> None:
+        kind = point.kind or words.METADATA
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        order = (epoch, step, place, KINDS.index(kind))
+        for rank in point.ranks:
+            held = self._firsts.get(rank)
+            if held is None or order < held.order:
+                self._firsts[rank] = _Seen(point, order)
+
+    def _alike(self, first: _Seen) -> tuple[int, ...]:
+        """Return the ranks whose first difference is of the same instance and kind."""
+        same = (
+            first.point.kind,
+            first.point.op,
+            first.point.group,
+            first.point.seq,
+            first.point.step,
+            first.point.name,
+        )
+        return tuple(
+            sorted(
+                rank
+                for rank, one in self._firsts.items()
+                if (one.point.kind, one.point.op, one.point.group, one.point.seq, one.point.step, one.point.name)
+                == same
+            )
+        )
+
+    def _last_equal(self, first: _Seen, ranks: Sequence[int]) -> Point | None:
+        before = [
+            one for rank in ranks for one in self._equals.get(rank, ()) if one.order < first.order
+        ]  # fmt: skip
+        return max(before, key=lambda one: one.order).point if before else None
+
+    def _reading(self, first: _Seen, point: Point) -> Reading:
+        inputs = self._inputs.get((point.op, point.group, point.seq, point.step, point.name), _Instance())
+        is_first = all(self._earliest.get(rank, first.order)[:3] >= first.order[:3] for rank in point.ranks)
+        members = inputs.equal | inputs.different | inputs.unknown
+        return Reading(
+            equal=len(inputs.equal),
+            different=len(inputs.different),
+            ranks=len(members),
+            is_first_observed=is_first,
+        )
+
+    def _near(self, point: Point, events: Sequence[Event]) -> Iterator[Correlation]:
+        """Yield the events within some steps of the difference; by time where an event names no step."""
+        step = point.step
+        if step is None:
+            return
+        times = [ns for at, ns in self._step_ns.items() if abs(at - step) <= self._context]
+        for event in events:
+            if event.step is not None:
+                if abs(event.step - step) <= self._context:
+                    yield Correlation(event, event.step - step, None)
+            elif event.at_ns is not None and times and min(times) <= event.at_ns <= max(times):
+                yield Correlation(event, None, (event.at_ns - self._step_ns.get(step, event.at_ns)) / _NS)
+
+
+def compare(
+    names: tuple[str, str],
+    groups: tuple[Mapping[str, GroupFacts], Mapping[str, GroupFacts]],
+    epochs: Iterable[int],
+    actions: tuple[Callable[[int], Iterable[Action]], Callable[[int], Iterable[Action]]],
+    *,
+    events: Sequence[Event] = (),
+    context: int = 5,
+) -> Divergence:
+    """Return where two runs part, reading one epoch of both at a time."""
+    comparison = Comparison(names, groups, context=context)
+    for epoch in epochs:
+        comparison.epoch(epoch, actions[0](epoch), actions[1](epoch))
+    return comparison.result(events)
+
+
+def _keyed(
+    actions: Iterable[Action], names: Mapping[str, str], shifts: Mapping[str, int]
+) -> Iterator[tuple[Key, Action, int]]:
+    """Yield each action with its key and its place in its rank's program; of equal keys the later is told apart."""
+    seen: dict[Key, int] = {}
+    places: dict[int, int] = {}
+    for action in actions:
+        key = key_of(action, names, shifts)
+        again = seen.get(key, 0)
+        seen[key] = again + 1
+        places[action.rank] = place = places.get(action.rank, -1) + 1
+        yield (*key, again), action, place
+
+
+def _instance(action: Action) -> tuple[object, ...]:
+    return (action.op, action.group, action.seq, action.step, action.name)
+
+
+def _facts(a: Action, b: Action) -> Iterator[tuple[str, str | None, str, str]]:
+    """Yield what differs of two records of one call beside their digests."""
+    if a.op != b.op:
+        yield words.OP, None, a.op, b.op
+        return
+    for kind, side, left, right in (
+        (words.DTYPE, "in", a.dtypes_in, b.dtypes_in),
+        (words.DTYPE, "out", a.dtypes_out, b.dtypes_out),
+        (words.SHAPE, "in", a.shapes_in, b.shapes_in),
+        (words.SHAPE, "out", a.shapes_out, b.shapes_out),
+        (words.FINITE, "in", a.finite_in, b.finite_in),
+        (words.FINITE, "out", a.finite_out, b.finite_out),
+        (words.METADATA, "reduce_op", a.reduce_op, b.reduce_op),
+        (words.METADATA, "root", a.root, b.root),
+        (words.METADATA, "peer", a.peer, b.peer),
+    ):
+        if left is not None and right is not None and left != right:
+            yield kind, side, _text(left), _text(right)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join("x".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
+    return str(value)
+
+
+def _point(kind: str | None, epoch: int, action: Action, side: str | None, a: str | None, b: str | None) -> Point:
+    return Point(kind, epoch, action.step, action.op, action.group, action.seq, (action.rank,), side, action.name, a, b)
