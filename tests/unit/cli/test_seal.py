@@ -89,6 +89,26 @@ def test_a_key_that_the_trust_file_does_not_list_signs_with_a_remark(command, sa
     assert command(*(what[:1] if how == "seal" else what), "--key", "alice").err == ""
 
 
+def test_what_an_unlisted_key_signed_last_stops_the_signing_until_it_is_trusted_or_looked_at(command, home, tmp_path):
+    assert command("keys", "generate", "dora", "--unencrypted").code == 0
+    for run in ("hang", "healthy"):
+        assert command("seal", run, "--key", "dora").code == 0
+
+    answer = command("seal", "hang", "--close", "aborted", "--key", "alice")
+    assert (answer.code, answer.out) == (1, "")
+    assert f"names key {keyid_of(command, 'dora')}" in flat(answer.err)
+    assert "hint: provstore seal --trust FILE names more keys" in flat(answer.err)
+    assert command("seal", "hang", "--close", "aborted", "--key", "alice", "--after-unknown-key").code == 0
+
+    own = home / ".config" / "provstore" / "trust.json"
+    before = tmp_path / "before.json"
+    before.write_bytes(own.read_bytes())
+    assert command("keys", "trust", "dora", "--root-key", "alice").code == 0
+    closing = ("seal", "healthy", "--close", "finished", "--key", "alice")
+    assert command(*closing, "--trust", before).code == 1
+    assert command(*closing).code == 0
+
+
 @pytest.mark.parametrize("how", ["seal", "ingest"])
 def test_a_key_for_other_runs_signs_with_a_remark_that_names_the_run(command, samples, how):
     assert command("keys", "trust", "bob", "--runs", "exp-*").code == 0
