@@ -196,15 +196,13 @@ class Budget:
         return self._limits.escalated_share if self._is_escalated else self._limits.steady_share
 
     def _judge(self) -> None:
-        allowance_ns = self._time.allowance_ns(self._share)
-        over = TIME_BUDGET if self._time.spent_ns > allowance_ns else self._refused
+        over = TIME_BUDGET if self._time.is_over(self._share) else self._refused
         if over is not None:
             self._idle_steps, self._coarser_for = 0, over
             self._doublings[self._is_escalated] = min(MOST_DOUBLINGS, self.k + 1)
             return
-        has_time = self._time.spent_ns * 2 <= allowance_ns
         has_bytes = self._bytes.digest_step * 2 <= self._limits.digest_bytes_step
-        self._idle_steps = self._idle_steps + 1 if has_time and has_bytes else 0
+        self._idle_steps = self._idle_steps + 1 if has_bytes and self._time.is_idle(self._share) else 0
         if self._idle_steps >= _IDLE_STEPS and self.k:
             self._idle_steps = 0
             self._doublings[self._is_escalated] -= 1

@@ -46,6 +46,8 @@ class OwnTime:
         self._flags_ns = 0
         self.spent_ns = 0
         """In this step."""
+        self.chosen_ns = 0
+        """The part of it that went into work that a coarser selection makes rarer."""
         self.promised_ns = 0
         """Of work that was granted and has not ended."""
 
@@ -70,12 +72,24 @@ class OwnTime:
         self.spent_ns += nanoseconds
         if work == FLAG:
             self._flags_ns += nanoseconds
+        else:
+            self.chosen_ns += nanoseconds
+
+    def is_idle(self, share: float) -> bool:
+        """Return whether chosen work left half of the time that was there for it."""
+        there_ns = self.allowance_ns(share) - (self.spent_ns - self.chosen_ns)
+        return there_ns > 0 and self.chosen_ns * 2 <= there_ns
+
+    def is_over(self, share: float) -> bool:
+        """Return whether the step took too long and chosen work has a part in it."""
+        return self.chosen_ns > 0 and self.spent_ns > self.allowance_ns(share)
 
     def end_step(self, length_ns: int | None, share: float) -> None:
         """Begin the account of another step; ``None`` for the length of one whose begin was not seen."""
         whole, own = self._share_ns(share), self.spent_ns
         self._debt_ns = min(max(0, self._debt_ns + own - whole), _MOST_DEBT_STEPS * whole)
-        self._flags_before_ns, self._flags_ns, self.spent_ns = self._flags_ns, 0, 0
+        self._flags_before_ns, self._flags_ns = self._flags_ns, 0
+        self.spent_ns = self.chosen_ns = 0
         if length_ns is not None:
             # A step that recording makes longer must not give it more time.
             self._steps.append(max(0, length_ns - own))

@@ -291,7 +291,8 @@ def test_a_rank_that_uses_most_of_its_limit_keeps_its_selection() -> None:
 def test_a_rank_over_its_time_says_so() -> None:
     clock = Clock()
     one = budget(clock, steady_share=0.02)
-    one.own_time(50 * MILLISECOND)
+    with one.working(one.ask(DIGEST, 1_000)):
+        clock.pass_ms(50)
     one.step()
 
     assert (one.k, one.reason_unselected) == (1, "time-budget")
@@ -344,3 +345,29 @@ def test_whatever_is_asked_in_whatever_order_no_limit_in_bytes_is_exceeded(
         assert max(digests, snaps_step, sum(held)) <= step_limit
         assert snaps_epoch <= epoch_limit
         assert snaps_run <= run_limit
+
+
+def test_a_selection_is_not_made_coarser_for_time_that_it_has_no_part_in() -> None:
+    clock = Clock()
+    one = budget(clock, steady_share=0.02)
+    one.step()
+    for _ in range(20):
+        one.own_time(50 * MILLISECOND)
+        clock.pass_ms(100)
+        one.step()
+
+    assert one.k == 0
+
+
+def test_a_selection_becomes_finer_beside_flags_that_take_most_of_the_time() -> None:
+    clock = Clock()
+    one = budget(clock, steady_share=0.02, digest_bytes_step=1_000)
+    one.ask(DIGEST, 5_000)
+    one.step()
+    assert one.k == 1
+    for _ in range(10):
+        one.own_time(int(1.5 * MILLISECOND))
+        clock.pass_ms(100)
+        one.step()
+
+    assert one.k == 0
