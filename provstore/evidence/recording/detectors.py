@@ -21,6 +21,13 @@ _SIGMA_OF_MAD = 1.4826
 """Of a normal distribution: standard deviation over median absolute deviation."""
 _LEAST_SHARE, _LEAST = 0.01, 1e-12
 
+_TAIL_FROM, _RARE = 2.0, 1e-5
+"""Distances from which the tail of a run's own noise is looked at, and how often noise alone may fire in a step."""
+_LARGEST_THRESHOLD = 16.0
+_MEMORY = 1 - 1 / 2048
+# What a normal distribution has beyond two standard deviations, as if 256 steps of it had been seen.
+_NORMAL_STEPS, _NORMAL_SHARE, _NORMAL_EXCESS = 256.0, 0.0228, 0.373
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -29,6 +36,7 @@ class Reading:
     z: float
     """Distance from the median of the values before, in robust standard deviations; upward is positive."""
     threshold: float
+    """6, or more where the run's own noise has a heavier tail than a normal distribution."""
     is_firing: bool
     is_calm: bool
     """Below the threshold at which an escalation may end."""
@@ -83,11 +91,12 @@ class GradNorm:
 class _Window:
     """The last finite values, in order of time and of size."""
 
-    __slots__ = ("_by_size", "_by_time")
+    __slots__ = ("_by_size", "_by_time", "_tail")
 
     def __init__(self) -> None:
         self._by_time: deque[float] = deque()
         self._by_size: list[float] = []
+        self._tail = _Tail()
 
     def reading(self, source: str, value: float) -> Reading | None:
         """Hold a value against those before it, then take it in."""
@@ -97,7 +106,10 @@ class _Window:
         self._take(value)
         if z is None:
             return None
-        return Reading(z, THRESHOLD, z > THRESHOLD, z < CLEAR_THRESHOLD, signal(source, max(z, 0.0), THRESHOLD))
+        threshold = self._tail.threshold()
+        if z <= threshold:
+            self._tail.take(z)
+        return Reading(z, threshold, z > threshold, z < CLEAR_THRESHOLD, signal(source, max(z, 0.0), threshold))
 
     def _distance(self, value: float) -> float:
         middle = _median(self._by_size)
@@ -111,6 +123,39 @@ class _Window:
             del self._by_size[bisect_left(self._by_size, self._by_time.popleft())]
         self._by_time.append(value)
         insort(self._by_size, value)
+
+
+class _Tail:
+    """How far the noise of a run reaches upward, from the distances of its last thousands of steps that did not fire.
+
+    Losses of small batches are skewed, and what is rare in a normal distribution is not rare in them. Beyond two
+    standard deviations the tail is taken for exponential: the mean excess there says where it is so thin that noise
+    explains nothing. With normal noise that lies below the plain threshold, which then holds.
+    """
+
+    __slots__ = ("_beyond", "_excess", "_steps")
+
+    def __init__(self) -> None:
+        self._steps = _NORMAL_STEPS
+        self._beyond = _NORMAL_STEPS * _NORMAL_SHARE
+        self._excess = self._beyond * _NORMAL_EXCESS
+
+    def threshold(self) -> float:
+        """Return beyond which distance a value is no noise."""
+        share = self._beyond / self._steps
+        if share <= _RARE:
+            return THRESHOLD
+        reach = _TAIL_FROM + self._excess / self._beyond * math.log(share / _RARE)
+        return min(max(THRESHOLD, reach), _LARGEST_THRESHOLD)
+
+    def take(self, z: float) -> None:
+        """Take in the distance of one step."""
+        self._steps = self._steps * _MEMORY + 1
+        self._beyond *= _MEMORY
+        self._excess *= _MEMORY
+        if z > _TAIL_FROM:
+            self._beyond += 1
+            self._excess += z - _TAIL_FROM
 
 
 def _median(by_size: Sequence[float]) -> float:

@@ -19,7 +19,7 @@ _PREFIX = re.compile(
     r"(?:(?:(?P<host>[A-Za-z0-9._-]{1,255})\s+)?kernel(?:\[[0-9]+\])?:\s*)?"
     r"(?:\[\s*(?P<boot>[0-9]{1,12}\.[0-9]{1,9})(?:@[^\]]*)?\]\s*|\[[A-Z][a-z]{2} [^\]]{8,40}\]\s*)?"
 )
-_XID = re.compile(r"(?:NVRM:\s*){1,4}Xid\s*\(([^)]{1,200})\): ([0-9]{1,9})(?![0-9A-Za-z_.])(.*)", re.DOTALL)
+_XID = re.compile(r"(?:NVRM: ){1,4}Xid \(([^)]{1,200})\): ([0-9]{1,9})(?![0-9A-Za-z_]|\.[0-9])(.*)", re.DOTALL)
 _PID = re.compile(r"\bpid='?([0-9]{1,10})'?")
 _NAME = re.compile(r"\bname=([^,\n]{1,200})")
 _GPU = re.compile(r"NVRM:\s*GPU at (?:PCI:)?([0-9A-Fa-f:.]+): (\S+)")

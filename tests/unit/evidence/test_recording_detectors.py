@@ -66,7 +66,8 @@ def test_the_distance_is_that_of_the_formula_over_the_last_64_values(values):
     reading = detector.update(last)
 
     assert reading.z == pytest.approx(wanted, rel=1e-9, abs=1e-9)
-    assert reading.is_firing == (reading.z > 6)
+    assert reading.threshold >= 6
+    assert reading.is_firing == (reading.z > reading.threshold)
     assert reading.is_calm == (reading.z < 3)
 
 
@@ -149,6 +150,49 @@ def test_a_noisy_plateau_does_not_fire_in_10_000_steps(noise, share, seed):
     detector, loss = LossSpike(), noise(random.Random(seed), share)
 
     assert [step for step in range(10_000) if (seen := detector.update(loss(step))) and seen.is_firing] == []
+
+
+@pytest.mark.parametrize("noise", [gauss, falling])
+def test_the_threshold_is_6_while_the_noise_is_normal(noise):
+    detector, loss = LossSpike(), noise(random.Random(3), 0.01)
+
+    readings = [seen for step in range(5_000) if (seen := detector.update(loss(step)))]
+
+    assert sum(seen.threshold == 6 for seen in readings) > 0.99 * len(readings)
+    assert max(seen.threshold for seen in readings) < 7
+
+
+@pytest.mark.parametrize(
+    ("noise", "share", "most"), [(laplace, 0.01, 0.1), (laplace, 0.03, 0.1), (student5, 0.01, 0.5)]
+)
+def test_noise_with_a_heavier_tail_raises_the_threshold_so_that_few_of_its_outliers_fire(noise, share, most):
+    beyond_six, firing = 0, 0
+    for seed in range(5):
+        detector, loss = LossSpike(), noise(random.Random(seed), share)
+        for step in range(5_000):
+            seen = detector.update(loss(step))
+            beyond_six += seen is not None and seen.z > 6
+            firing += seen is not None and seen.is_firing
+
+    assert beyond_six >= 10
+    assert firing <= beyond_six * most
+
+
+@pytest.mark.parametrize("noise", [laplace, student5])
+def test_a_spike_in_noise_with_a_heavy_tail_fires(noise):
+    detector, loss = LossSpike(), noise(random.Random(2), 0.01)
+    for step in range(3_000):
+        detector.update(loss(step))
+
+    assert detector.update(2.3 * 1.5).is_firing
+
+
+def test_the_threshold_has_an_end_however_wild_the_noise_is():
+    rng, detector = random.Random(5), LossSpike()
+
+    readings = [detector.update(rng.paretovariate(1)) for _ in range(5_000)]
+
+    assert max(seen.threshold for seen in readings if seen) == 16
 
 
 @pytest.mark.parametrize("seed", range(5))
