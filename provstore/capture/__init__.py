@@ -1,4 +1,4 @@
-"""Live PyTorch → files: what a training job calls to leave its Flight Recorder dumps behind.
+"""Live PyTorch → files: what a training job calls to leave its Flight Recorder dumps, and a record of what it did.
 
 The only room that imports torch, and only when one of its functions is called. Nothing here raises into training:
 what fails becomes a line in the sidecar and in the log of ``provstore.capture``. The one exception is a missing torch,
@@ -7,7 +7,8 @@ which is the caller's mistake and a ``ConfigError``.
 
 from __future__ import annotations
 
+from provstore.capture.recorder import Recorder, evidence
 from provstore.capture.snapshot import DumpReport, dump
 from provstore.capture.watcher import Watcher, watch
 
-__all__ = ["DumpReport", "Watcher", "dump", "watch"]
+__all__ = ["DumpReport", "Recorder", "Watcher", "dump", "evidence", "watch"]

@@ -17,6 +17,7 @@ from provstore.capture.torch_library import (
     last_collective,
     live_groups,
 )
+from provstore.model import ids
 
 GLOO = "gloo"
 SEND, RECV = "SEND", "RECV"
@@ -40,8 +41,18 @@ class LiveGroup:
     description: str
     reference: weakref.ref[Any]
     sends_and_receives: int = 0
+    latest: int = 0
+    """What the backend had counted after the latest call that was seen."""
     under_way: dict[int, LiveCall] = field(default_factory=dict)
     """By the hook's number of a call."""
+    _key: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The group as it stands in ids."""
+        if self._key is None:
+            self._key = ids.group_key(self.name, self.ranks)
+        return self._key
 
     def counter(self) -> int:
         """Return what the backend counted: gloo counts sends and receives too."""
@@ -103,6 +114,9 @@ class Listener(Protocol):
     def lost(self, call: LiveCall, reason: str) -> None:
         """Its outputs, or its numbers (``seq`` is ``None`` then), cannot be told."""
 
+    def unseen(self, group: LiveGroup, first: int, count: int) -> None:
+        """Calls that did not pass through Python, in a torch without hooks, got the numbers from ``first`` on."""
+
     def skipped(self, group: str, reason: str) -> None:
         """A group whose calls cannot be seen or numbered."""
 
@@ -156,8 +170,14 @@ class CallHooks:
         """Return the groups that are seen."""
         return list(self._groups.values())
 
+    def look_for_unseen(self) -> None:
+        """Tell of calls that were made since the latest that was seen."""
+        for group in self.groups():
+            self._look_for_unseen(group)
+
     def before(self, group: LiveGroup, args: Any) -> None:
         """Take note of a call that is about to be issued; ``args`` are those of torch's hook."""
+        self._look_for_unseen(group)
         call = _call(group, args)
         group.under_way[args.op_id] = call
         self._listener.before(call)
@@ -174,6 +194,15 @@ class CallHooks:
             return
         self._guard(self._listener.issued, call)
         self._await(call, args)
+
+    def _look_for_unseen(self, group: LiveGroup) -> None:
+        if self.has_hooks:
+            return
+        counter, latest = group.counter(), group.latest
+        group.latest = counter
+        if counter > latest:
+            first = latest + 1 - (group.sends_and_receives if group.backend == GLOO else 0)
+            self._guard(self._listener.unseen, group, first, counter - latest)
 
     def _attach(self, group: Any, name: str) -> None:
         """Put the hooks on one group, if the numbers of its calls can be told."""
@@ -194,6 +223,7 @@ class CallHooks:
             str(getattr(group, "group_desc", "")),
             weakref.ref(group),
             before,
+            last_collective(group),
         )
         self._groups[group] = live
         if self.has_hooks:
@@ -266,6 +296,7 @@ def _sides(name: str, args: Any, *, is_root: bool) -> tuple[Sequence[Any], Seque
 def _number(call: LiveCall) -> bool:
     """Give an issued call its numbers; return whether they can be told."""
     group, counter = call.group, call.group.counter()
+    group.latest = counter
     counts_both = group.backend == GLOO
     if call.is_point_to_point:
         group.sends_and_receives += 1

@@ -1,0 +1,1 @@
+"""Recording of a live job: what each rank did, step by step, into one file a rank; fails open."""

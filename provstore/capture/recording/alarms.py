@@ -1,0 +1,185 @@
+"""Escalations of a live job: from its own loss, gradient norm and non-finite values, and from the control file."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from provstore.errors import InputError
+from provstore.evidence.recording import orders
+from provstore.evidence.recording.detectors import GRAD_NORM, LOSS_SPIKE, GradNorm, LossSpike
+from provstore.evidence.recording.escalation import Escalator
+from provstore.model.canonical import tag_double, tagged_double
+from provstore.model.recording import AnomalySignal, Escalation
+
+NON_FINITE = "non-finite"
+_RUN = "run"
+_FLOATS = ("value", "threshold")
+
+
+class Alarms:
+    """What is escalated on this rank.
+
+    Args:
+        directory: Where the control file is.
+        rank: This rank.
+        before: The file of the process before this one, whose open escalations are in force again.
+        opened: Told of each escalation that begins, at once, in the thread that saw it.
+    """
+
+    def __init__(self, directory: Path, rank: int, before: Path | None, opened: Callable[[Escalation], None]) -> None:
+        left_open, first = left_behind(before)
+        self._directory = directory
+        self._rank = rank
+        self._opened = opened
+        self._escalator = Escalator(rank=rank, open=left_open, first_number=first)
+        self._loss, self._norm = LossSpike(), GradNorm()
+        self._step = 0
+        self._called: set[str] = set()
+        self._non_finite: set[str] = set()
+        self._control_seen: tuple[int, int] | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def is_escalated(self) -> bool:
+        """Whether anything is open."""
+        with self._lock:
+            return bool(self._escalator.open)
+
+    def in_force(self, scopes: Iterable[str]) -> tuple[Escalation | None, tuple[str, ...]]:
+        """Return the escalation that decides for an action in some scopes, and the ids of all that cover it."""
+        with self._lock:
+            found = self._escalator.all_in_force(scopes)
+            deciding = self._escalator.in_force(scopes) if found else None
+        return deciding, tuple(sorted(f"{one.source}/{one.name}" for one in found))
+
+    def saw_call(self, group: str, is_finite: bool | None) -> None:
+        """Take note of what one side of a call of a group held; what is not finite escalates the group at once."""
+        scope = f"group:{group}"
+        with self._lock:
+            if is_finite is not None:
+                self._called.add(scope)
+            if is_finite is False:
+                self._fire(scope, None)
+
+    def end_step(
+        self, step: int, loss: float | None, grad_norm: float | None, *, norm_is_local: bool
+    ) -> list[Escalation]:
+        """Judge the step that ends here and return what was opened, extended or closed; then look for orders."""
+        with self._lock:
+            now = time.time_ns()
+            self._step = step
+            self._judge_numbers(loss, grad_norm, f"rank:{self._rank}" if norm_is_local else _RUN, now)
+            for scope in self._called - self._non_finite:
+                self._escalator.calm(NON_FINITE, scope, step)
+            for one in self._escalator.open:
+                if one.scope.startswith("group:") and one.scope not in self._called:
+                    self._escalator.silent(NON_FINITE, one.scope, step)
+            self._called.clear()
+            self._non_finite.clear()
+            self._look_for_orders()
+            news = list(self._escalator.step(step, now))
+            self._step = step + 1
+        for one in news:
+            if one.event == "opened" and one.source != f"rank:{self._rank}":
+                self._opened(one)
+        return news
+
+    def begin_epoch(self) -> list[Escalation]:
+        """Fill the budgets again; return what ends."""
+        with self._lock:
+            return list(self._escalator.begin_epoch(time.time_ns()))
+
+    def end(self) -> list[Escalation]:
+        """End everything with the attempt; return what that closes."""
+        with self._lock:
+            return list(self._escalator.end(self._step, time.time_ns()))
+
+    def _judge_numbers(self, loss: float | None, grad_norm: float | None, norm_scope: str, now: int) -> None:
+        is_wrong = [value is not None and not math.isfinite(value) for value in (loss, grad_norm)]
+        if any(is_wrong):
+            self._fire(_RUN, loss if is_wrong[0] else grad_norm)
+        elif loss is None and grad_norm is None:
+            self._escalator.silent(NON_FINITE, _RUN, self._step)
+        else:
+            self._escalator.calm(NON_FINITE, _RUN, self._step)
+        seen = None if loss is None else self._loss.update(loss)
+        self._heed(seen, LOSS_SPIKE, _RUN, now)
+        norm = None if grad_norm is None else self._norm.update(abs(grad_norm), loss)
+        self._heed(norm, GRAD_NORM, norm_scope, now)
+
+    def _heed(self, reading: Any, trigger: str, scope: str, now: int) -> None:
+        was_open = {one.scope for one in self._escalator.open}
+        found = self._escalator.heed(reading, trigger, scope, self._step, now)
+        if found is not None and scope not in was_open:
+            self._opened(found)
+
+    def _fire(self, scope: str, value: float | None) -> None:
+        was_open = {one.scope for one in self._escalator.open}
+        self._non_finite.add(scope)
+        found = self._escalator.fire(
+            NON_FINITE, scope, self._step, time.time_ns(), value=value, signal=AnomalySignal(NON_FINITE, 1.0)
+        )
+        if found is not None and scope not in was_open:
+            self._opened(found)
+
+    def _look_for_orders(self) -> None:
+        """Read the control file where it changed; one that cannot be read orders nothing new.
+
+        Raises:
+            InputError: It is there and is no control file.
+        """
+        try:
+            found = os.stat(self._directory / orders.FILE)  # noqa: PTH116  one call a step, without a Path's detours
+        except OSError:
+            return
+        seen = (found.st_mtime_ns, found.st_ino)
+        if seen != self._control_seen:
+            self._control_seen = seen
+            self._escalator.obey(orders.read(self._directory))
+
+
+def escalation_members(one: Escalation) -> dict[str, Any]:
+    """Return an escalation as its line states it, without what is absent."""
+    said = {name: value for name, value in asdict(one).items() if value is not None}
+    for name in _FLOATS:
+        if name in said:
+            said[name] = tag_double(float(said[name]))
+    return said | {"evidence": list(one.evidence)}
+
+
+def left_behind(path: Path | None) -> tuple[list[Escalation], int]:
+    """Return the escalations that a file leaves open, and the number after the last of its own."""
+    found: dict[tuple[str, int], Escalation] = {}
+    first = 0
+    if path is None or not path.exists():
+        return [], first
+    with path.open("rb") as lines:
+        for line in lines:
+            if b'"t":"escalation"' not in line:
+                continue
+            one = _escalation(line)
+            if one is not None:
+                found[one.source, one.number] = one
+                first = max(first, one.number + 1)
+    return [one for one in found.values() if one.closed_ns is None], first
+
+
+def _escalation(line: bytes) -> Escalation | None:
+    try:
+        said = orjson.loads(line)
+        del said["t"]
+        for name in _FLOATS:
+            if name in said:
+                said[name] = tagged_double(said[name])
+        return Escalation(**{**said, "evidence": tuple(said.get("evidence", ()))})
+    except (InputError, KeyError, TypeError, ValueError):
+        return None

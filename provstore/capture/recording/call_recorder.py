@@ -1,0 +1,280 @@
+"""Records each call of this rank: what is demanded of it, what could be kept, under its number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from provstore.capture.collective_calls import LiveCall, LiveGroup
+from provstore.capture.recording import contents, names
+from provstore.capture.recording.alarms import Alarms
+from provstore.capture.recording.anchors import OrderAnchor
+from provstore.capture.recording.carriers import Carriers
+from provstore.capture.recording.content_maker import ContentMaker, Wish
+from provstore.capture.recording.contents import Content
+from provstore.capture.recording.group_methods import reduce_op_under_way
+from provstore.capture.recording.guard import Guard
+from provstore.capture.recording.judging import Judge, Judged
+from provstore.capture.recording.outbox import Entry, Outbox
+from provstore.capture.recording.snapshots import Place
+from provstore.model.recording import (
+    CAPTURE_FAULT,
+    FULL,
+    NO_TENSOR_ACCESS,
+    UNKNOWN,
+    VALIDATION,
+    RecordingPolicy,
+)
+
+_DDP_REDUCES_BY = "sum"
+_UNJUDGED = Judged(UNKNOWN, RecordingPolicy(FULL, "unknown side-effect class", "4"))
+
+
+@dataclass(slots=True, eq=False)
+class Recorded:
+    """A call on its way to its line."""
+
+    judged: Judged
+    content: Content
+    wish: Wish = field(default_factory=Wish)
+    reduce_op: str | None = None
+    carries: list[str] = field(default_factory=list)
+    line: dict[str, Any] = field(default_factory=dict)
+    entry: Entry | None = None
+    is_done: bool = False
+
+
+class CallRecorder:
+    """Listens to the hooks of the groups, and puts one line a call into the outbox."""
+
+    def __init__(
+        self,
+        *,
+        rank: int,
+        guard: Guard,
+        judge: Judge,
+        alarms: Alarms,
+        maker: ContentMaker,
+        outbox: Outbox,
+        carriers: Carriers,
+        order: OrderAnchor,
+        carried: Callable[[str, str], None],
+        group_seen: Callable[[LiveCall], None],
+    ) -> None:
+        """Prepare; ``carried`` is told (name, action id) of gradients, ``group_seen`` the first call of each group."""
+        self._rank = rank
+        self._guard = guard
+        self._judge = judge
+        self._alarms = alarms
+        self._maker = maker
+        self._outbox = outbox
+        self._carriers = carriers
+        self._order = order
+        self._carried = carried
+        self._group_seen = group_seen
+        self._groups: set[int] = set()
+
+    def before(self, call: LiveCall) -> None:
+        """Judge a call, test its inputs, and copy what it may overwrite."""
+        began = time.thread_time_ns()
+        recorded = Recorded(_UNJUDGED, Content(contents.side_of(call.inputs), contents.side_of(call.outputs)))
+        call.memo = recorded
+        try:
+            recorded.judged = self._judge.call(call)
+            recorded.reduce_op = reduce_op_under_way()
+            recorded.carries = self._carriers.carried(call)
+            if recorded.carries and recorded.reduce_op is None:
+                recorded.reduce_op = _DDP_REDUCES_BY
+            self._take_inputs(call, recorded)
+        except Exception as error:
+            recorded.content.fail(error)
+            raise
+        finally:
+            self._maker.spent(time.thread_time_ns() - began)
+
+    def issued(self, call: LiveCall) -> None:
+        """Give the call its place in the file."""
+        recorded = self._recorded(call)
+        op, group = names.op_of(call.name), names.group_key(call)
+        if id(call.group) not in self._groups:
+            self._groups.add(id(call.group))
+            self._guard.hook(self._group_seen, call)
+        for part in range(call.parts):
+            number = call.op_id if call.is_point_to_point else (call.seq or 0) + part
+            self._order.add(op, group, number)
+            line = self._line(call, recorded, op, group, part)
+            unfinished = partial(self._unfinished, line, recorded)
+            entry = Entry(None, needs_step=True, ordinal=line["ordinal"], unfinished=unfinished)
+            if part == 0:
+                recorded.line, recorded.entry = line, entry
+            else:
+                entry.line = self._unfinished(line, recorded)
+            self._outbox.add(entry)
+        for name in recorded.carries:
+            self._carried(name, names.action_id(call, self._rank))
+
+    def done(self, call: LiveCall) -> None:
+        """Test the outputs, copy them, and have the content of the call found."""
+        began = time.thread_time_ns()
+        recorded = self._recorded(call)
+        try:
+            self._take_outputs(call, recorded)
+        except Exception as error:
+            recorded.content.fail(error)
+            raise
+        finally:
+            self._maker.spent(time.thread_time_ns() - began)
+            self._finish(call, recorded)
+
+    def lost(self, call: LiveCall, reason: str) -> None:
+        """Finish a call whose outputs cannot be told; one without a number has no line, only a fault.
+
+        Raises:
+            LookupError: It has no number.
+        """
+        recorded = self._recorded(call)
+        if call.seq is None:
+            self._maker.let_go(recorded.content)
+            raise LookupError(f"{names.op_of(call.name)}: {reason}")
+        if call.outputs:
+            recorded.content.shortfall.add(NO_TENSOR_ACCESS)
+        self._finish(call, recorded)
+
+    def unseen(self, group: LiveGroup, first: int, count: int) -> None:
+        """Write the numbers of calls of which nothing else is known."""
+        key = group.key
+        for seq in range(first, first + count):
+            self._order.add(UNKNOWN, key, seq)
+            line = {
+                "t": "call",
+                "ordinal": self._outbox.ordinal(),
+                "epoch": self._outbox.epoch,
+                "at_ns": time.time_ns(),
+                "op": UNKNOWN,
+                "backend": group.backend,
+                "group": key,
+                "seq": seq,
+                "channel": "collective",
+                "side": "call",
+                "mode": VALIDATION,
+                "shortfall": [NO_TENSOR_ACCESS],
+            }
+            self._outbox.put(line | _UNJUDGED.members(), needs_step=True)
+
+    def skipped(self, group: str, reason: str) -> None:
+        """Write down a group that is not recorded."""
+        self._guard.note(f"group {group}", reason)
+
+    def _recorded(self, call: LiveCall) -> Recorded:
+        if call.memo is None:
+            content = Content(contents.side_of(call.inputs), contents.side_of(call.outputs), {CAPTURE_FAULT})
+            call.memo = Recorded(_UNJUDGED, content)
+        found: Recorded = call.memo
+        return found
+
+    def _take_inputs(self, call: LiveCall, recorded: Recorded) -> None:
+        group, content = names.group_key(call), recorded.content
+        if self._maker.test(content, content.inputs, call.inputs):
+            self._alarms.saw_call(group, content.inputs.is_finite if content.inputs is not None else None)
+        if content.inputs is not None and content.inputs.is_finite is False:
+            recorded.judged = self._judge.call(call)
+        number = call.counted_before - call.group.sends_and_receives + 1
+        recorded.wish = self._maker.wish(content, recorded.judged, group, number)
+        # What an operation leaves as it is, is needed for statistics or as a snapshot alone.
+        if recorded.judged.policy.mode != VALIDATION:
+            self._maker.copy(content, content.inputs, call.inputs, recorded.wish)
+
+    def _take_outputs(self, call: LiveCall, recorded: Recorded) -> None:
+        content = recorded.content
+        if not self._maker.test(content, content.outputs, call.outputs):
+            return
+        if content.outputs is not None and content.outputs.is_finite is not None:
+            self._alarms.saw_call(names.group_key(call), content.outputs.is_finite)
+        self._maker.copy(content, content.outputs, call.outputs, recorded.wish)
+
+    def _finish(self, call: LiveCall, recorded: Recorded) -> None:
+        if recorded.is_done:
+            return
+        recorded.is_done = True
+        self._maker.make(
+            recorded.content,
+            recorded.wish,
+            lambda: self._complete(recorded),
+            lambda: self._late(recorded),
+            self._place(call, recorded),
+        )
+
+    def _place(self, call: LiveCall, recorded: Recorded) -> Place:
+        group = call.group
+        return Place(
+            group=names.group_key(call),
+            number=call.op_id if call.is_point_to_point and call.op_id is not None else call.seq or 0,
+            op=names.op_of(call.name),
+            ordinal=recorded.line.get("ordinal", 0),
+            epoch=recorded.line.get("epoch"),
+            ranks=len(group.ranks),
+            position=group.own_position(),
+            is_root=call.is_root if call.position >= 0 and not call.is_point_to_point else None,
+        )
+
+    def _complete(self, recorded: Recorded) -> None:
+        if recorded.entry is not None:
+            recorded.entry.line = self._finished(recorded.line, recorded)
+
+    def _late(self, recorded: Recorded) -> None:
+        """Write what the ring held of a call: its line again, labelled as before, with the content that was kept."""
+        entry = recorded.entry
+        if entry is None or entry.line is None:
+            return
+        added = {name: value for name, value in recorded.content.members().items() if name not in entry.line}
+        if added:
+            self._outbox.put({**entry.line, **added, "late": True})
+
+    def _line(self, call: LiveCall, recorded: Recorded, op: str, group: str, part: int) -> dict[str, Any]:
+        root = None if call.is_point_to_point else call.group.global_rank(call.position)
+        said: dict[str, Any] = {
+            "t": "call",
+            "ordinal": self._outbox.ordinal(),
+            "epoch": self._outbox.epoch,
+            "at_ns": call.at_ns,
+            "op": op,
+            "backend": call.group.backend,
+            "group": group,
+            "desc": call.group.description or None,
+            "seq": None if call.seq is None else call.seq + part,
+            "op_id": call.op_id,
+            "peer": call.group.global_rank(call.position) if call.is_point_to_point else None,
+            "root": root,
+            "channel": names.channel_of(call),
+            "side": names.side_of(call),
+            "reduce_op": recorded.reduce_op,
+            "parts": call.parts if call.parts > 1 else None,
+        }
+        return {name: value for name, value in said.items() if value is not None or name == "epoch"}
+
+    def _finished(self, line: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
+        content, policy = recorded.content, recorded.judged.policy
+        mode = content.mode(policy.mode)
+        shortfall = sorted(content.shortfall) if mode != policy.mode or _lacks_flag(content) else []
+        return line | recorded.judged.members() | {"mode": mode, "shortfall": shortfall} | content.members()
+
+    def _unfinished(self, line: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
+        """Return the line of a call whose content never came: what is known without it."""
+        known = recorded.content
+        content = Content(_bare(known.inputs), _bare(known.outputs), set(known.shortfall))
+        if content.sides():
+            content.shortfall.add(NO_TENSOR_ACCESS)
+        return self._finished(line, Recorded(recorded.judged, content))
+
+
+def _bare(side: contents.Side | None) -> contents.Side | None:
+    if side is None:
+        return None
+    return contents.Side(side.shapes, side.dtypes, side.bytes_held, side.is_finite)
+
+
+def _lacks_flag(content: Content) -> bool:
+    return any(side.is_finite is None for side in content.sides())

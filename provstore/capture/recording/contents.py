@@ -1,0 +1,159 @@
+"""Content of one side of an action: copies made in time, and what is then found in them, beside training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from provstore.capture.content.digest import TensorBytes, tensor_bytes
+from provstore.capture.content.finite import non_finite
+from provstore.capture.content.shortfall import ShortfallError
+from provstore.capture.content.statistics import statistics
+from provstore.evidence.content import statistics_line
+from provstore.evidence.content.tensor_digest import TensorTree, of_side
+from provstore.model.recording import CAPTURE_FAULT, DELTA, FULL, VALIDATION
+
+
+@dataclass(slots=True)
+class Side:
+    """What one side of an action holds."""
+
+    shapes: list[list[int]]
+    dtypes: list[str]
+    bytes_held: int
+    is_finite: bool | None = None
+    copies: tuple[Any, ...] | None = None
+    """Of its tensors, as they were when it was taken; ``None`` where there are none."""
+    is_in_ring: bool = False
+    """Whose budget the copies count for."""
+    bytes_of: tuple[TensorBytes, ...] = ()
+    """The copies as their digest takes them, and below the trees that it was made from."""
+    trees: tuple[TensorTree, ...] = ()
+    digest: str | None = None
+    kind: str | None = None
+    statistics: str | None = None
+    """The canonical line."""
+    snapshot: list[list[Any]] | None = None
+    """Of each tensor: the file, and the numbers of the chunks in it."""
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether digest and statistics are there."""
+        return self.digest is not None and self.statistics is not None
+
+    def let_go(self) -> None:
+        """Drop the copies."""
+        self.copies, self.bytes_of, self.trees = None, (), ()
+
+
+def side_of(tensors: Sequence[Any]) -> Side | None:
+    """Return a side without content; ``None`` where there is no tensor."""
+    if not tensors:
+        return None
+    return Side(
+        [[int(size) for size in tensor.shape] for tensor in tensors],
+        [str(tensor.dtype).removeprefix("torch.") for tensor in tensors],
+        sum(int(tensor.numel()) * int(tensor.element_size()) for tensor in tensors),
+    )
+
+
+def is_finite(torch: Any, tensors: Sequence[Any]) -> bool:
+    """Return whether all values of some tensors are finite.
+
+    Raises:
+        ShortfallError: One of them cannot be read.
+    """
+    return all(non_finite(torch, tensor) == (0, 0) for tensor in tensors)
+
+
+def copied(torch: Any, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Return copies that nobody writes into."""
+    with torch.no_grad():
+        return tuple(tensor.detach().clone() for tensor in tensors)
+
+
+def find_digest(torch: Any, side: Side) -> None:
+    """Find the digest of a side in its copies.
+
+    Raises:
+        ShortfallError: A tensor cannot be read.
+    """
+    if side.copies is None:
+        return
+    side.bytes_of = tuple(tensor_bytes(torch, copy) for copy in side.copies)
+    side.trees = tuple(one.tree() for one in side.bytes_of)
+    found = of_side([tree.digest for tree in side.trees])
+    side.digest, side.kind = found if found is not None else (None, None)
+
+
+def find_statistics(torch: Any, side: Side, before: Side | None = None) -> None:
+    """Find the statistics of a side in its copies; ``before`` is the input of an output, for the difference.
+
+    Raises:
+        ShortfallError: A tensor cannot be read.
+    """
+    if side.copies is None:
+        return
+    known = before.copies if before is not None and before.shapes == side.shapes else None
+    side.statistics = statistics_line.line(statistics(torch, side.copies, known)).decode()
+
+
+def warm_up(torch: Any) -> None:
+    """Do each piece of work once: what the first one takes would be taken for what all take."""
+    side = side_of([torch.zeros(2)])
+    if side is not None:
+        side.copies = copied(torch, [torch.zeros(2)])
+        is_finite(torch, side.copies)
+        find_digest(torch, side)
+        find_statistics(torch, side, side)
+
+
+@dataclass(slots=True)
+class Content:
+    """What was kept of one action, and why it is less than was demanded."""
+
+    inputs: Side | None = None
+    outputs: Side | None = None
+    shortfall: set[str] = field(default_factory=set)
+
+    @property
+    def is_finite(self) -> bool | None:
+        """Whether all that was tested is finite; ``None`` where nothing was."""
+        flags = [side.is_finite for side in self.sides() if side.is_finite is not None]
+        return all(flags) if flags else None
+
+    def sides(self) -> list[Side]:
+        """Return the sides that have tensors."""
+        return [side for side in (self.inputs, self.outputs) if side is not None]
+
+    def named_sides(self) -> dict[str, Side]:
+        """Return the sides that have tensors, by ``in`` and ``out``."""
+        return {name: side for name, side in (("in", self.inputs), ("out", self.outputs)) if side is not None}
+
+    def fail(self, error: BaseException) -> None:
+        """Take note of why a piece is missing."""
+        self.shortfall.add(error.reason if isinstance(error, ShortfallError) else CAPTURE_FAULT)
+
+    def mode(self, demanded: str) -> str:
+        """Return the mode whose content is there: never more than was demanded."""
+        sides = self.sides()
+        if not sides:
+            return demanded
+        if demanded == VALIDATION or not all(side.is_delta for side in sides):
+            return VALIDATION
+        has_bytes = all(side.snapshot is not None or not side.bytes_held for side in sides)
+        return FULL if demanded == FULL and has_bytes else DELTA
+
+    def members(self) -> dict[str, Any]:
+        """Return what a line says of it; absent values are left out."""
+        said: dict[str, Any] = {}
+        for name, side in self.named_sides().items():
+            said[f"shapes_{name}"], said[f"dtypes_{name}"] = side.shapes, side.dtypes
+            found = {f"finite_{name}": side.is_finite, name: side.digest, f"stats_{name}": side.statistics}
+            said |= {member: value for member, value in found.items() if value is not None}
+        kinds = [side.kind for side in self.sides() if side.kind is not None]
+        if kinds:
+            said["kind"] = kinds[-1]
+        snaps = {name: side.snapshot for name, side in self.named_sides().items() if side.snapshot is not None}
+        return said | ({"snap": snaps} if snaps else {})

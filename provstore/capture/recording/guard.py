@@ -1,0 +1,76 @@
+"""Faults of the recorder: caught, counted, logged five times, written down, and when they do not end, fewer calls."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from provstore.capture.fail_open import tried
+
+Result = TypeVar("Result")
+
+MOST_IN_A_ROW = 20
+_MOST_LOGGED = 5
+_MOST_CHARACTERS = 300
+
+_log = logging.getLogger("provstore.capture")
+
+
+class Guard:
+    """Runs what must not reach training.
+
+    Args:
+        write: Gets (place, error, how often it was seen) of a fault; may fail itself.
+    """
+
+    def __init__(self, write: Callable[[str, str, int], None]) -> None:
+        self._write = write
+        self._in_a_row: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._logged = 0
+        self._lock = threading.Lock()
+        self.identity_only = False
+        """Twenty faults in a row at one place: until the next epoch calls are recorded without their content."""
+        self.is_off = False
+        """A forked child: it records nothing."""
+
+    def run(self, where: str, action: Callable[..., Result], *arguments: Any) -> Result | None:
+        """Return what ``action`` gives, or ``None`` when it fails."""
+        if self.is_off:
+            return None
+        result, fault = tried(action, *arguments)
+        if fault is not None:
+            self.note(where, fault)
+        elif where in self._in_a_row:
+            self._in_a_row.pop(where, None)
+        return result
+
+    def hook(self, action: Callable[..., object], *arguments: Any) -> None:
+        """Run an action that is known by its own name."""
+        self.run(getattr(action, "__qualname__", "hook"), action, *arguments)
+
+    def note(self, where: str, fault: str) -> None:
+        """Count a fault, and say it where that is due."""
+        error = fault[:_MOST_CHARACTERS]
+        with self._lock:
+            self._in_a_row[where] += 1
+            if self._in_a_row[where] >= MOST_IN_A_ROW:
+                self.identity_only = True
+            self._counts[where, error] += 1
+            count = self._counts[where, error]
+            is_logged = self._logged < _MOST_LOGGED
+            self._logged += is_logged
+        if is_logged:
+            _log.warning("recording: %s: %s", where, error)
+        # Each of the first five, then ever fewer: a fault at every call must not fill the file.
+        if count <= _MOST_LOGGED or count & (count - 1) == 0:
+            tried(self._write, where, error, count)
+
+    def begin_epoch(self) -> None:
+        """Try again with everything."""
+        with self._lock:
+            self.identity_only = False
+            self._in_a_row.clear()

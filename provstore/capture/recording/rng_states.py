@@ -1,0 +1,104 @@
+"""States of the random number generators of this process, as one blob, and back; reading them draws nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from provstore.errors import ConfigError
+from provstore.model.canonical import bytes_of, encode, tag_double, tagged_double, text_of
+
+SCHEMA = "provstore-rng-state/1"
+PYTHON, NUMPY, TORCH = "python", "numpy", "torch"
+_WORDS = struct.Struct("<625I")
+_NUMPY_ALGORITHM = "MT19937"
+
+
+def rng_blob(torch: Any) -> tuple[bytes, list[str]]:
+    """Return the states of Python, numpy where it is loaded, torch's CPU and its devices, and whose they are.
+
+    The blob is canonical JSON: state words as base64 of little-endian bytes, never a pickle.
+    """
+    states: dict[str, Any] = {PYTHON: _python_state(), TORCH: text_of(_bytes_of(torch.get_rng_state()))}
+    numpy = sys.modules.get(NUMPY)
+    if numpy is not None:
+        states[NUMPY] = _numpy_state(numpy)
+    cuda = torch.cuda
+    if cuda.is_available() and cuda.is_initialized():
+        for index in range(cuda.device_count()):
+            states[f"cuda:{index}"] = text_of(_bytes_of(cuda.get_rng_state(index)))
+    return encode({"schema": SCHEMA, "states": states}), sorted(states)
+
+
+def digest_of(blob: bytes) -> str:
+    """Return the digest of a blob, as anchors hold it."""
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def restore_rng(blob: bytes, torch: Any) -> list[str]:
+    """Set the generators of this process to the states of a blob; return which were set.
+
+    Raises:
+        ConfigError: No such blob, or a generator that it names is missing here.
+    """
+    try:
+        said = orjson.loads(blob)
+        if said["schema"] != SCHEMA:
+            raise ValueError("another schema")
+        for name, state in said["states"].items():
+            _restore(name, state, torch)
+    except (KeyError, TypeError, ValueError, struct.error) as error:
+        raise ConfigError(f"rng state: blob: {type(error).__name__}: {error}") from error
+    return sorted(said["states"])
+
+
+def _python_state() -> dict[str, Any]:
+    version, words, spare = random.getstate()
+    return {
+        "version": version,
+        "words": text_of(_WORDS.pack(*words)),
+        "spare": None if spare is None else tag_double(spare),
+    }
+
+
+def _numpy_state(numpy: Any) -> dict[str, Any]:
+    name, keys, position, has_spare, spare = numpy.random.get_state()
+    return {
+        "algorithm": str(name),
+        "words": text_of(keys.astype("<u4").tobytes()),
+        "position": int(position),
+        "has_spare": int(has_spare),
+        "spare": tag_double(float(spare)),
+    }
+
+
+def _bytes_of(state: Any) -> bytes:
+    return bytes(state.numpy().tobytes()) if NUMPY in sys.modules else bytes(state.tolist())
+
+
+def _restore(name: str, state: Mapping[str, Any] | str, torch: Any) -> None:
+    if isinstance(state, str):
+        words = torch.frombuffer(bytearray(bytes_of(state)), dtype=torch.uint8)
+        if name == TORCH:
+            torch.set_rng_state(words)
+        else:
+            torch.cuda.set_rng_state(words, name)
+    elif name == PYTHON:
+        spare = state["spare"]
+        words = _WORDS.unpack(bytes_of(state["words"]))
+        random.setstate((state["version"], words, None if spare is None else tagged_double(spare)))
+    elif name == NUMPY:
+        numpy = sys.modules.get(NUMPY)
+        if numpy is None:
+            raise ConfigError("rng state: numpy: is not loaded here: import it first")
+        keys = numpy.frombuffer(bytes_of(state["words"]), dtype="<u4").astype(numpy.uint32)
+        spare_value = tagged_double(state["spare"])
+        numpy.random.set_state((_NUMPY_ALGORITHM, keys, state["position"], state["has_spare"], spare_value))
+    else:
+        raise ConfigError(f"rng state: {name!r}: is no generator")
