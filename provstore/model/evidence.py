@@ -83,7 +83,7 @@ class RankHead:
 class RecordAt(NamedTuple):
     """One record as a place holds it; a tuple, because millions of them are made."""
 
-    index: int | None
+    index: int | None  # type: ignore[assignment]  # nobody asks this tuple where in it something stands
     """Its index in the run tree as the place states it; ``None`` when it states none."""
     line: bytes
     """The canonical line, without line end, exactly as stored."""
