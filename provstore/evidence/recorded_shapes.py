@@ -14,6 +14,8 @@ from provstore.evidence.shape_checks import (
     is_long,
     is_mode,
     is_ref,
+    is_span,
+    is_spans,
     is_text,
     is_values,
     list_of,
@@ -29,7 +31,6 @@ _RULES = ("P1", "P2")
 _SHAPES = list_of(list_of(is_count))
 _TEXTS = list_of(is_text)
 _COUNTS = list_of(object_of(count=is_count, name=is_text))
-_MEMBERS = list_of(list_of(is_count))
 
 TRAINING_NEEDED: Checks = {
     "policy_mode": is_mode,
@@ -77,7 +78,7 @@ OWN: Mapping[str, Checks] = {
         "recording_mode": is_mode,
         "side_effect_class": one_of(CLASSES),
         "state_changing": is_flag,
-        "timestamp_ms": lambda value: type(value) is int,
+        "timestamp_ms": is_count,
         "tool_name": is_text,
         "training": object_of(TRAINING, **TRAINING_NEEDED),
         **_ACTION_OPTIONAL,
@@ -97,8 +98,8 @@ OWN: Mapping[str, Checks] = {
         "escalations": _TEXTS,
         "faults": is_count,
         "follows": or_none(is_hex),
-        "late_ranks": _MEMBERS,
-        "missing_ranks": _MEMBERS,
+        "late_ranks": is_spans,
+        "missing_ranks": is_spans,
         "part": is_count,
         "policy": object_of(digest=or_none(is_text), mode_floor=or_none(is_mode), table_digest=or_none(is_text)),
         "policy_mode": is_mode,
@@ -108,7 +109,7 @@ OWN: Mapping[str, Checks] = {
         "recording_mode": is_mode,
         "run_side_effect_class_max": one_of(CLASSES),
         "source": one_of(("capture", "dumps")),
-        "steps": or_none(list_of(is_count)),
+        "steps": or_none(is_span),
         "trace": object_of(conflicts=_TEXTS, parent_action=or_none(is_text), parent_trace_id=or_none(is_text),
                            trace_id=or_none(is_text)),
         "unreadable": is_count,

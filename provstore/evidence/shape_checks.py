@@ -150,3 +150,17 @@ def one_of(known: Collection[str]) -> Check:
 def list_of(check: Check) -> Check:
     """Return the check of a list."""
     return lambda value: type(value) is list and all(map(check, value))
+
+
+def is_span(value: object) -> bool:
+    """Return whether it is [first, last] of counts."""
+    return type(value) is list and len(value) == 2 and all(map(is_count, value)) and value[0] <= value[1]
+
+
+def is_spans(value: object) -> bool:
+    """Return whether it is a list of [first, last], ascending, with something between any two."""
+    return (
+        type(value) is list
+        and all(map(is_span, value))
+        and all(left[1] + 1 < right[0] for left, right in pairwise(value))
+    )
