@@ -425,6 +425,23 @@ def test_a_setting_that_is_no_number_of_steps_is_refused(steps):
         Escalator(rank=0).fire("manual", "run", 0, 0, steps=steps)
 
 
+@pytest.mark.parametrize(
+    ("changed", "script"),
+    [
+        ({"min_steps": 70}, "!" + "." * 100),
+        ({"hold_steps": 30}, "!" + "." * 100),
+        ({"clear_steps": 40}, "!" + "." * 20 + "~" + "." * 100),
+        ({"most_cycles": 1}, ("!" + "." * 30) * 3),
+        ({"cycle_window": 20}, ("!" + "." * 30) * 6),
+        ({"max_steps": 40}, "!" + "." * 100),
+    ],
+)
+def test_every_setting_has_an_effect(changed, script):
+    plain = run_script(Escalator(rank=0), script)
+
+    assert run_script(Escalator(EscalationSettings(**changed), rank=0), script) != plain
+
+
 TRIGGER_NAMES = sorted(set(TRIGGERS) - {"manual"})
 
 
