@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from provstore.errors import InputError
+from provstore.errors import InputError, TrustError
 from provstore.evidence import records
 from provstore.model import canonical, evidence
 from provstore.model.action import Action
@@ -143,7 +143,10 @@ def read(line: bytes) -> Action:
     Raises:
         TrustError: The line is no record of an action.
     """
-    return of_record(records.parse(line))
+    said = records.parse(line)
+    if said["kind"] != evidence.ACTION:
+        raise TrustError(f"record: kind: {said['kind']} is no action", code="payload-noncanonical")
+    return of_record(said)
 
 
 def of_record(said: Mapping[str, Any]) -> Action:

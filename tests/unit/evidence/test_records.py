@@ -292,7 +292,8 @@ _TEXTS = {
 def test_no_member_takes_a_value_of_another_type(name: str, member: str, value: object) -> None:
     texts = {"run", "reason", "name", "cause"} | _TEXTS.get(name, set())
     takes_text = member in texts and (name, member) != ("run-close", "reason")
-    if (value == "\n" and takes_text) or (member, value) == ("ranks", [1]):
+    takes_flag = value is True and member in {"state_changing", "closed", "latched"}
+    if (value == "\n" and takes_text) or takes_flag or (member, value) == ("ranks", [1]):
         return
     unknown = (member == "schema" and value == -1) or (member == "kind" and value == "\n")
     code = refusal(written(name, lambda found: found.update({member: value})))
