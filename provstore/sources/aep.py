@@ -190,11 +190,11 @@ class _Records:
             return RawRecord(index, item.offset, b"", self.kind, item.fault, item.sha256)
         text = JsonText(item.data)
         value = text.value if isinstance(text.value, dict) else None
-        if value is not None and wrapper_of(value) == LEDGER:
+        kind = kind_of(value) if value is not None else None
+        if kind is None and value is not None and wrapper_of(value) == LEDGER:
             begin, end = cutting.members(item.data, 0, "ledger record")["record"]
             return RawRecord(index, item.offset + begin, item.data[begin:end], RECORD, wrapper=item.data)
-        kind = (kind_of(value) if value is not None else None) or self.kind
-        return RawRecord(index, item.offset, item.data, kind, text.fault, text=text)
+        return RawRecord(index, item.offset, item.data, kind or self.kind, text.fault, text=text)
 
 
 def _is_whole(line: bytes) -> bool:

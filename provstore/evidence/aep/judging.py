@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -109,7 +110,15 @@ class _Pass:
         return envelopes.authenticity(text, self.keys, check_legacy=self.check_legacy)
 
     def _share(self, axis: Axis) -> Axis:
-        return self.shared.setdefault(repr(axis), axis) if axis not in (_PASS, _UNSIGNED) else axis
+        if axis is _PASS or axis is _UNSIGNED or axis is _passed(str(axis.details.get("schema"))):
+            return axis
+        shared: Axis = self.shared.setdefault(repr(axis), axis)
+        return shared
+
+
+@functools.cache
+def _passed(kind: str) -> Axis:
+    return Axis(True, "pass", None, {"schema": kind})
 
 
 def _text(raw: RawRecord) -> JsonText:
@@ -136,8 +145,7 @@ def _structural(raw: RawRecord, text: JsonText) -> Axis:
     wrong = schema.errors(raw.kind, text.value)
     if wrong is None:
         return NO_SCHEMAS
-    details = {"schema": raw.kind}
-    return Axis(True, "fail", wrong[0], {**details, "errors": wrong}) if wrong else Axis(True, "pass", None, details)
+    return Axis(True, "fail", wrong[0], {"schema": raw.kind, "errors": wrong}) if wrong else _passed(raw.kind)
 
 
 def _semantic(raw: RawRecord, text: JsonText) -> Axis:
