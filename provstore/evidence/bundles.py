@@ -16,10 +16,12 @@ import orjson
 
 from provstore.errors import ConfigError, TrustError
 from provstore.evidence import checkpoint, dsse, keys, merkle, rank_heads, records, statement
+from provstore.evidence.actions import OPENING
+from provstore.evidence.recorded_modes import WeakestMode
+from provstore.evidence.verify.actions import quick_action_reader
 from provstore.evidence.verify.records import quick_reader
 from provstore.model.evidence import (
     INGEST,
-    MODES,
     POLICY,
     RANK_CERTIFICATE,
     RECOVERY,
@@ -240,7 +242,7 @@ class Ledger:
             world=claims.world,
             ranks=inside,
             ranks_sha256=outside,
-            policy=statement.effective(after.policy, facts.weakest),
+            policy=statement.effective(after.policy, facts.modes.weakest()),
             wall=datetime.fromtimestamp(now // 1_000_000_000, UTC).isoformat().replace("+00:00", "Z"),
             mono_ns=time.monotonic_ns(),
             clock_source="time.time_ns",
@@ -315,6 +317,9 @@ class Ledger:
         for index in self._notable:
             if index < self.size + taken:
                 found.read(self._pending[index - self.size])
+        for line in self._pending[:taken]:
+            if line.startswith(OPENING):
+                found.modes.line(line)
         return found
 
     def _heads(self, chains: dict[int, tuple[int, bytes]]) -> tuple[tuple[RankHead, ...], str | None]:
@@ -333,7 +338,7 @@ class _Facts:
 
     steps: tuple[int, int] | None = None
     policy: statement.Policy | None = None
-    weakest: tuple[str, str] | None = None
+    modes: WeakestMode = field(default_factory=WeakestMode)
     closes: bool = False
 
     def read(self, line: bytes) -> None:
@@ -341,16 +346,11 @@ class _Facts:
         said: dict[str, Any] = orjson.loads(line)
         if said["kind"] == POLICY:
             self.policy = statement.Policy(hashlib.sha256(line).hexdigest(), said["mode"], said["reason"])
-            self.state(said["mode"], said["reason"])
+            self.modes.state(said["mode"], said["reason"])
         elif said["kind"] == INGEST:
-            self.state(said["policy"]["mode"], said["policy"]["reason"])
+            self.modes.state(said["policy"]["mode"], said["policy"]["reason"])
         elif said["kind"] == RUN_CLOSE:
             self.closes = True
-
-    def state(self, mode: str, reason: str) -> None:
-        """Take note of a mode that a record states."""
-        if self.weakest is None or MODES.index(mode) < MODES.index(self.weakest[0]):
-            self.weakest = (mode, reason)
 
 
 def load(log: EvidenceLog, heads: Iterable[RankHead] = ()) -> Ledger:
@@ -379,10 +379,10 @@ def _waiting(ledger: Ledger, found: Iterable[RecordAt]) -> Iterator[bytes]:
 
     One that is missing among them stays missing: a verification names the gap, and what is left gets its signature.
     """
-    quick = quick_reader(ledger.run, ledger.attempt)
+    quick, quick_action = quick_reader(ledger.run, ledger.attempt), quick_action_reader(ledger.run, ledger.attempt)
     for record in found:
         place = f"{ledger.run}: attempt {ledger.attempt}: {record.where}"
-        if quick(record.line) is None:
+        if quick(record.line) is None and quick_action(record.line) is None:
             said = records.parse(record.line)
             if (said["run"], said["attempt"]) != (ledger.run, ledger.attempt):
                 raise TrustError(f"{place}: is a record of another run", code="wrong-run")

@@ -20,6 +20,7 @@ from provstore.sources.capture_directory import Capture, CapturedRank
 
 _TABLES = {"step": epoch_bundles.STEPS, "data": epoch_bundles.DATA, "anchor": epoch_bundles.ANCHORS}
 _PASSED_OVER = frozenset(("header", "group", "epoch", "end", "snap"))
+_MAX_DOCUMENT, _MAX_DOCUMENT_MEMBERS = 48_000, 100
 NEXT_EPOCH = "next-epoch"
 
 
@@ -90,6 +91,17 @@ class CapturedEpoch:
             unreadable=self.unreadable,
             escalations=tuple(self.names),
         )
+
+    def policy_document(self) -> dict[str, str | int] | None:
+        """Return the policy that the ranks of this epoch obeyed, as the first of them states it."""
+        present = [rank for rank in sorted(self.ranks) if self.epoch in self.ranks[rank].spans]
+        wanted = self.ranks[present[0]].header.get("policy") if present else None
+        found = wanted.get("document") if isinstance(wanted, dict) else None
+        if not isinstance(found, dict) or len(found) > _MAX_DOCUMENT_MEMBERS:
+            return None
+        document = {name: value for name, value in found.items() if type(value) is int or isinstance(value, str)}
+        is_small = sum(len(value) for value in document.values() if isinstance(value, str)) < _MAX_DOCUMENT
+        return document if is_small and len(document) == len(found) else None
 
     def _rank(self, captured: CapturedRank) -> None:
         spans, is_new, before = captured.spans[self.epoch], False, len(self.tables.blobs)

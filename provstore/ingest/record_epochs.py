@@ -6,7 +6,7 @@ a bundle are covered by the bundle that then comes, a bundle without a link gets
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +19,10 @@ from provstore.ingest.recording import actions as stored_actions
 from provstore.journal import Journal
 from provstore.model import canonical
 from provstore.model.action import Action
+from provstore.model.evidence import MODES, Scalar
 from provstore.model.recording_report import FINISHED, KNOWN, NEW, EpochReport
 
+POLICY_REASON = "rules of the recording policy: up to full where they demand it"
 _LINES_AT_ONCE = 8_000
 
 Written = Callable[[Sequence[bytes]], None]
@@ -100,6 +102,24 @@ class EpochWriter:
         if key not in self.output.history.notes:
             self.output.history.notes.add(key)
             self._notes.append(make(self.output.history.next_n(rank)))
+
+    def demand(self, document: Mapping[str, Scalar]) -> None:
+        """Record the policy in force, unless the latest policy record is this one.
+
+        Raises:
+            InputError: A value that no record can hold.
+        """
+        history = self.output.history
+
+        def make(n: int) -> bytes:
+            return records.policy(
+                history.run, history.attempt, n, mode=MODES[-1], reason=POLICY_REASON, document=document
+            )
+
+        key = note_hash(make(0))
+        if key != history.policy and self.tally.count:
+            history.policy = key
+            self._notes.append(make(history.next_n(None)))
 
     def finish(self, facts: EpochFacts, *, at_ns: int | None = None) -> EpochReport:
         """Make the bundle of what was taken, and its link; return what was done.

@@ -115,19 +115,22 @@ class _Going:
                 self.problems.append(
                     f"{found.directory}: recorded as {run}; its files name {', '.join(sorted(others))}"
                 )
-            if self.request.epoch is not None:
-                for rank in ranks.values():
-                    if spans := rank.spans.pop(-1, None):
-                        rank.spans.setdefault(self.request.epoch, [])[:0] = spans
+            for rank in ranks.values():
+                before = rank.epochs[0] if rank.epochs else self.request.epoch
+                if before is not None and (spans := rank.spans.pop(-1, None)):
+                    # What came before the first epoch that is named belongs to it.
+                    rank.spans.setdefault(before, [])[:0] = spans
             scope = (run, attempt if self.request.attempt is None else self.request.attempt)
             epochs = sorted({epoch for rank in ranks.values() for epoch in rank.epochs})
             if not epochs:
-                self.problems.append(f"{found.directory}: attempt {attempt}: no line names an epoch")
+                self.problems.append(f"{found.directory}: attempt {attempt}: no line names an epoch: give --epoch")
             for at, epoch in enumerate(epochs):
                 writer = EpochWriter(self._output(scope), epoch)
                 asked = CaptureRequest(self.request.mode_floor, self.request.epoch, self.request.trace_id)
                 reader = CapturedEpoch(found, ranks, epoch, writer, asked)
                 facts = reader.read()
+                if (document := reader.policy_document()) is not None:
+                    writer.demand(document)
                 self._close(writer, facts, reader.ended_ns)
                 self._tell(at + 1, len(epochs))
         self.problems += found.problems.listed()
@@ -180,6 +183,7 @@ class _Going:
             mode_floor=self.request.mode_floor,
             trace=TraceContext(self.request.trace_id),
         )
+        writer.demand(document)
         self._close(writer, facts, None)
 
     def _close(self, writer: EpochWriter, facts: EpochFacts, ended_ns: int | None) -> None:

@@ -12,7 +12,7 @@ from provstore.evidence import actions, epoch_bundles, records
 from provstore.journal import Journal
 from provstore.journal.evidence import RecordFrame
 from provstore.model import canonical
-from provstore.model.evidence import CAPTURE_FAULT, EPOCH_BUNDLE, EPOCH_LINK, ESCALATION
+from provstore.model.evidence import CAPTURE_FAULT, EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, POLICY
 
 _NOTES = frozenset((ESCALATION, CAPTURE_FAULT))
 _TELLING = (EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, CAPTURE_FAULT)
@@ -44,6 +44,8 @@ class History:
     bundles: list[Held] = field(default_factory=list)
     notes: set[int] = field(default_factory=set)
     """Hashes of escalations and faults, without their numbers."""
+    policy: int | None = None
+    """The same of the latest policy record."""
 
     def next_n(self, rank: int | None) -> int:
         """Return the number of the next record of a rank, and count it."""
@@ -144,6 +146,8 @@ def _take(found: History, line: bytes) -> None:
         found.loose[said["action_id"]] = (content_hash(line), said["training"].get("epoch"))
         return
     kind = said.get("kind")
+    if kind == POLICY:
+        found.policy = note_hash(line)
     if kind not in _TELLING:
         return
     said = records.parse(line)

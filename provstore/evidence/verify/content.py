@@ -9,16 +9,19 @@ from typing import Any
 
 from provstore.errors import TrustError
 from provstore.evidence import keys, rank_heads, records
+from provstore.evidence.actions import OPENING
+from provstore.evidence.recorded_modes import WeakestMode
 from provstore.evidence.statement import NO_POLICY, Policy
+from provstore.evidence.verify.actions import Modes, quick_action_reader
 from provstore.evidence.verify.clock import WallClock
 from provstore.evidence.verify.digests import Digests
 from provstore.evidence.verify.findings import KEY, TREE, Notes
 from provstore.evidence.verify.records import Fields, fields, guess, quick_digest_reader, quick_reader
 from provstore.model.evidence import (
+    ACTION,
     DIGEST,
     INGEST,
     KEY_ROTATION,
-    MODES,
     POLICY,
     RANK_CERTIFICATE,
     RUN_CLOSE,
@@ -69,14 +72,15 @@ class Content:
     digests: Digests = field(default_factory=Digests)
     policy: Policy = NO_POLICY
     """Of the latest policy record."""
-    modes: dict[tuple[int, int], tuple[str, str] | None] = field(default_factory=dict)
-    """Epoch whose records are being read → the weakest mode that they state so far, and why."""
+    modes: dict[tuple[int, int], WeakestMode] = field(default_factory=dict)
+    """Epoch whose records are being read → the weakest mode of them so far."""
     closed_at: int | None = None
     """Index of the first record that closes the run."""
     last_closes: bool = False
     """The newest record closes the run."""
     _quick: Callable[[bytes], Fields | None] = field(init=False)
     _quick_digest: Callable[[bytes], dict[str, Any] | None] = field(init=False)
+    _quick_action: Callable[[bytes], tuple[Fields, Modes] | None] = field(init=False)
     _expected: int = 0
     _follows_close: int = 0
     _has_skipped: bool = False
@@ -87,6 +91,7 @@ class Content:
         """Prepare the reader of plain records."""
         self._quick = quick_reader(self.notes.run, self.notes.attempt)
         self._quick_digest = quick_digest_reader(self.notes.run, self.notes.attempt)
+        self._quick_action = quick_action_reader(self.notes.run, self.notes.attempt)
 
     def take(self, chunk: Sequence[RecordAt], leaves: Sequence[bytes], first: int) -> None:
         """Take records and their leaf hashes; ``first`` is the index of the first in the order of the place."""
@@ -151,10 +156,15 @@ class Content:
             self._follows_close = last - self.closed_at
 
     def _slow(self, record: RecordAt, seq: int) -> Fields:
-        said = self._quick_digest(record.line)
-        if said is not None:
-            self.digests.take(said, seq)
-            return fields(said)
+        if record.line.startswith(OPENING):
+            action = self._quick_action(record.line)
+            if action is not None:
+                for epoch in self.modes.values():
+                    epoch.action(*action[1])
+                return action[0]
+        elif (digest := self._quick_digest(record.line)) is not None:
+            self.digests.take(digest, seq)
+            return fields(digest)
         try:
             said = records.parse(record.line)
         except TrustError as error:
@@ -180,6 +190,10 @@ class Content:
         elif kind == POLICY:
             self.policy = Policy(sha256(record.line).hexdigest(), said["mode"], said["reason"])
             self._state_mode(said["mode"], said["reason"])
+        elif kind == ACTION:
+            training = said["training"]
+            for epoch in self.modes.values():
+                epoch.action(said["recording_mode"], training["policy_mode"], training["policy_reason"])
         elif kind == DIGEST:
             self.digests.take(said, seq)
         elif kind == RANK_CERTIFICATE:
@@ -202,9 +216,8 @@ class Content:
         self.notes.add("seq-gap-or-dup", text, epoch=self.epoch_of(seq), seq=seq, where=record.where, rank=rank)
 
     def _state_mode(self, mode: str, reason: str) -> None:
-        for epoch, held in self.modes.items():
-            if held is None or MODES.index(mode) < MODES.index(held[0]):
-                self.modes[epoch] = (mode, reason)
+        for epoch in self.modes.values():
+            epoch.state(mode, reason)
 
     def _certificate(self, said: dict[str, Any], record: RecordAt, seq: int) -> None:
         public, rank = bytes.fromhex(said["public"]), said["certified"]

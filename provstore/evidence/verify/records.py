@@ -13,14 +13,14 @@ from provstore.errors import InputError
 from provstore.model import canonical
 
 # Strings without escapes, of printable ASCII: anything else goes to the strict reader.
-_STRING = rb'"[ !#-\[\]-~]*+"'
+STRING = rb'"[ !#-\[\]-~]*+"'
 # So many digits are always inside 2**53 - 1 and 64 bits, and three digits of an exponent inside a double.
-_COUNT = rb"(?:0|[1-9][0-9]{0,14}+)"
-_LONG = rb"(?:0|-?[1-9][0-9]{0,17}+(?![0-9])|-?[1-8][0-9]{18}+)"
+COUNT = rb"(?:0|[1-9][0-9]{0,14}+)"
+LONG = rb"(?:0|-?[1-9][0-9]{0,17}+(?![0-9])|-?[1-8][0-9]{18}+)"
 _DOUBLE = rb"-?0x1\.[0-9a-f]{13}p(?:\+(?:0|[1-9][0-9]{0,2}+)|-[1-9][0-9]{0,2}+)"
 _VALUE = (
-    rb'\{"n":' + _STRING + rb',"t":(?:"f","v":"f64:' + _DOUBLE + rb'"|"i","v":"i64:' + _LONG + rb'"|"s","v":'
-    + _STRING + rb'|"b","v":(?:true|false)|"z","v":null)\}'
+    rb'\{"n":' + STRING + rb',"t":(?:"f","v":"f64:' + _DOUBLE + rb'"|"i","v":"i64:' + LONG + rb'"|"s","v":'
+    + STRING + rb'|"b","v":(?:true|false)|"z","v":null)\}'
 )  # fmt: skip
 _NAME = re.compile(rb'\{"n":"([^"]*)"')
 _MOST_KNOWN = 1_024
@@ -33,9 +33,9 @@ Fields = tuple[int | None, int | None, int | None]
 def quick_reader(run: str, attempt: int) -> Callable[[bytes], Fields | None]:
     """Return what reads a plain observation of this run, or says nothing: then the strict reader must decide."""
     match = re.compile(
-        rb'\{"at":(?:null|"i64:(' + _LONG + rb')"),"attempt":%d,"kind":"observation","n":(' % attempt + _COUNT
-        + rb'),"name":' + _STRING + rb',"rank":(?:null|(' + _COUNT + rb')),"run":' + re.escape(canonical.encode(run))
-        + rb',"schema":1,"step":(?:null|' + _COUNT + rb'),"values":\[(?:(' + _VALUE + rb"(?:," + _VALUE
+        rb'\{"at":(?:null|"i64:(' + LONG + rb')"),"attempt":%d,"kind":"observation","n":(' % attempt + COUNT
+        + rb'),"name":' + STRING + rb',"rank":(?:null|(' + COUNT + rb')),"run":' + re.escape(canonical.encode(run))
+        + rb',"schema":1,"step":(?:null|' + COUNT + rb'),"values":\[(?:(' + _VALUE + rb"(?:," + _VALUE
         + rb")*+))?\]\}"
     ).fullmatch  # fmt: skip
     names_of = _NAME.findall
@@ -59,10 +59,10 @@ def quick_reader(run: str, attempt: int) -> Callable[[bytes], Fields | None]:
 def quick_digest_reader(run: str, attempt: int) -> Callable[[bytes], dict[str, Any] | None]:
     """Return what reads a plain digest record of this run, or says nothing: then the strict reader must decide."""
     match = re.compile(
-        rb'\{"at":(null|"i64:' + _LONG + rb'"),"attempt":%d,"kind":"digest","n":(' % attempt + _COUNT
-        + rb'),"name":"(' + _STRING[1:-1] + rb')","rank":(null|' + _COUNT + rb'),"ranks":(\[(?:' + _COUNT + rb"(?:,"
-        + _COUNT + rb')*+)?\]),"run":' + re.escape(canonical.encode(run))
-        + rb',"schema":1,"sha256":"([0-9a-f]{64})","step":(null|' + _COUNT + rb")\}"
+        rb'\{"at":(null|"i64:' + LONG + rb'"),"attempt":%d,"kind":"digest","n":(' % attempt + COUNT
+        + rb'),"name":"(' + STRING[1:-1] + rb')","rank":(null|' + COUNT + rb'),"ranks":(\[(?:' + COUNT + rb"(?:,"
+        + COUNT + rb')*+)?\]),"run":' + re.escape(canonical.encode(run))
+        + rb',"schema":1,"sha256":"([0-9a-f]{64})","step":(null|' + COUNT + rb")\}"
     ).fullmatch  # fmt: skip
     groups: dict[bytes, tuple[int, ...]] = {}
 

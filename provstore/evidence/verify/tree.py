@@ -10,6 +10,7 @@ from typing import Protocol
 
 from provstore.errors import ProvstoreError
 from provstore.evidence import merkle
+from provstore.evidence.recorded_modes import WeakestMode
 from provstore.evidence.statement import Policy, effective, ranks_digest
 from provstore.evidence.verify.bundles import Signed, heads_digest
 from provstore.evidence.verify.content import Content
@@ -194,10 +195,10 @@ class TreeWalk:
                 self._notes.add("cap-exceeded", "more epochs overlap than are compared at once.", seq=size, axis=TREE)
                 break
             self._open[size, end] = hashlib.sha256()
-            self._content.modes[size, end] = None
+            self._content.modes[size, end] = WeakestMode()
 
     def _epoch_file(self, known: Range) -> EpochFile:
-        stated, weakest = self._content.policy, self._content.modes.pop(known)
+        stated, weakest = self._content.policy, self._content.modes.pop(known).weakest()
         policy = effective(stated, weakest)
         return EpochFile(self._open.pop(known).hexdigest(), policy, self._content.last_closes)
 
