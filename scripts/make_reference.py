@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from provstore import cypher  # noqa: E402 - the checkout beside this script is meant, installed or not
-from provstore.model import block, codes, evidence_codes, schema  # noqa: E402
+from provstore.model import agent_codes, block, codes, evidence_codes, schema  # noqa: E402
 
 DOCS = ROOT / "docs"
 _MADE = "<!-- Made by scripts/make_reference.py: edit the code, not this page. -->"
@@ -82,10 +82,18 @@ def findings() -> str:
             spelled = f"In answers: `{where}` `{code.name.replace('-', '_')}`."
             lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning} {spelled}", ""]
             lines += [f"What to do: {code.what_to_do}", ""]
-    lines += ["## Verification", "", "In answers of `provstore verify`: `findings[].code`, as spelled here.", ""]
-    for code in evidence_codes.EVIDENCE:
-        lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning}", ""]
-        lines += [f"What to do: {code.what_to_do}", ""]
+    for title, where, registry in (
+        (
+            "Verification",
+            "In answers of `provstore verify`: `findings[].code`, as spelled here.",
+            evidence_codes.EVIDENCE,
+        ),
+        ("Agent records", "In answers about agent evidence, as spelled here.", agent_codes.AGENT),
+    ):
+        lines += [f"## {title}", "", where, ""]
+        for code in registry:
+            lines += [f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning}", ""]
+            lines += [f"What to do: {code.what_to_do}", ""]
     return "\n".join(lines)
 
 

@@ -7,8 +7,10 @@ import random
 
 import pytest
 
-from provstore.evidence.aep import gather
+from provstore.evidence.aep import digests as digests_of
+from provstore.evidence.aep import envelopes, gather, gathering
 from provstore.evidence.aep.gathering import Gathered
+from provstore.model import agent_codes
 from provstore.sources import aep
 from tests.agent_records import Emitter, Record, action, canon, lines, linked, record, sha256
 
@@ -115,3 +117,11 @@ def test_a_long_chain_in_pieces_is_one_chain(seed: int) -> None:
     assert len(found.records) == 400
     assert len({one.chain for one in found.records}) == 1
     assert [one.parent for one in found.records[1:]] == [one.digest for one in found.records[:-1]]
+
+
+def test_every_code_of_agent_records_is_in_the_registry() -> None:
+    known = {code.name for code in agent_codes.AGENT}
+    used = {gathering.REWRITTEN, gathering.CONFLICT, gathering.FORK, envelopes.COPY_DIFFERS}
+    used |= {digests_of.RECORD_DIGEST, digests_of.BUNDLE_DIGEST, digests_of.BUNDLE_LIST}
+    used |= {digests_of.LEDGER_HASH, digests_of.LEDGER_LINK, digests_of.LEDGER_ORDER}
+    assert used == known
