@@ -147,18 +147,24 @@ def _magnitudes(torch: Any, part: Any) -> Any:
 
 def _percentiles(torch: Any, kind: str, side: Sequence[Any]) -> tuple[tuple[Number, ...], int]:
     """Return the percentiles and how many elements they come from."""
-    sample = torch.cat(_sample(torch, side))
-    if kind in {_INTEGER, _UNSIGNED}:
-        values, offset = ordered_int64(torch, sample), UNSIGNED_OFFSET if kind == _UNSIGNED else 0
-    else:
-        values = _magnitudes(torch, sample) if kind == _COMPLEX else sample.double()
-        values, offset = values[values.isfinite()], 0
+    offset = UNSIGNED_OFFSET if kind == _UNSIGNED else 0
+    # Each tensor's part by itself: torch joins no 8-bit floats with others.
+    values = torch.cat([_comparable(torch, kind, part) for part in _sample(torch, side)])
+    if kind in {_FLOAT, _COMPLEX}:
+        values = values[values.isfinite()]
     count = values.numel()
     if not count:
         return (), 0
     ordered = values.sort().values
     ranks = [-(-percent * count // 100) - 1 for percent in PERCENTS]
     return tuple(ordered[rank].item() + offset for rank in ranks), count
+
+
+def _comparable(torch: Any, kind: str, part: Any) -> Any:
+    """Return elements as numbers of one type that have an order."""
+    if kind in {_INTEGER, _UNSIGNED}:
+        return ordered_int64(torch, part)
+    return _magnitudes(torch, part) if kind == _COMPLEX else part.double()
 
 
 def _sample(torch: Any, side: Sequence[Any]) -> list[Any]:

@@ -265,6 +265,19 @@ def test_several_tensors_of_a_side_are_one_population() -> None:
     assert several.percentiles == one.percentiles
 
 
+def test_tensors_of_several_types_on_one_side_are_seen_as_the_most_general_of_them() -> None:
+    narrow = torch.tensor([1.0, 2.0]).to(torch.float8_e4m3fn)
+    mixed = found([narrow, torch.tensor([3, 4]), torch.tensor([True]), torch.tensor([0.5], dtype=torch.float64)])
+    complex_ = found([torch.tensor([3 + 4j]), torch.tensor([-2.0]), torch.tensor([7])])
+    whole = found([torch.tensor([2**40]), torch.tensor([-5], dtype=torch.int8)])
+    both_signs = found([integers("uint64", [2**63]), torch.tensor([-1])])
+
+    agrees(mixed, [1, 2, 3, 4, 1, 0.5])
+    assert (complex_.of, complex_.min, complex_.max, complex_.mean) == ("abs", 2.0, 7.0, pytest.approx(14 / 3))
+    assert (whole.min, whole.max) == (-5, 2**40)
+    assert (both_signs.min, both_signs.max) == (-1.0, 2.0**63)
+
+
 def test_how_far_a_call_moved_its_input_is_said_for_equal_shapes() -> None:
     before, after = random_values(LARGE, 1), random_values(LARGE, 2)
     answer = found(after, before)
