@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import orjson
 
 from provstore.errors import InputError, StoreError
+from provstore.evidence import whole_files
 
 SCHEMA = "provstore-control/1"
 FILE = "control.json"
@@ -108,8 +108,13 @@ def give(directory: Path, order: Order) -> Order:
     return _change(directory, changed)
 
 
-def close(directory: Path, scope: str | None = None) -> tuple[Order, ...]:
-    """Close the orders for a scope, or all of them; return those that were open.
+def close(directory: Path, scope: str | None = None, trigger: str | None = None) -> tuple[Order, ...]:
+    """Close orders; return those that were open.
+
+    Args:
+        directory: Capture directory.
+        scope: Only those for this scope.
+        trigger: Only those of this trigger.
 
     Raises:
         InputError: There is no such directory, or its control file is none.
@@ -117,7 +122,8 @@ def close(directory: Path, scope: str | None = None) -> tuple[Order, ...]:
     """
 
     def changed(known: Sequence[Order]) -> tuple[list[Order], tuple[Order, ...]]:
-        ended = tuple(one for one in known if not one.is_closed and scope in (None, one.scope))
+        meant = [one for one in known if scope in (None, one.scope) and trigger in (None, one.trigger)]
+        ended = tuple(one for one in meant if not one.is_closed)
         return [replace(one, is_closed=True) if one in ended else one for one in known], ended
 
     return _change(directory, changed)
@@ -190,18 +196,8 @@ def _turn(directory: Path, wait_seconds: float = 10.0) -> Iterator[None]:
 
 
 def _write(path: Path, orders: Sequence[Order]) -> None:
-    data = orjson.dumps({"schema": SCHEMA, "escalations": [_said(one) for one in orders]}, option=orjson.OPT_SORT_KEYS)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    said = {"schema": SCHEMA, "escalations": [_said(one) for one in orders]}
+    whole_files.write(path, orjson.dumps(said, option=orjson.OPT_SORT_KEYS), None)
 
 
 def _said(order: Order) -> dict[str, object]:

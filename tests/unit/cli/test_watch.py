@@ -1,0 +1,189 @@
+"""Watching beside a job: what is seen becomes an order in its capture directory, once, also over restarts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from provstore.evidence.recording import orders
+
+XID = "[    7.000000] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.\n"
+APPLICATION = "[    8.000000] NVRM: Xid (PCI:0000:af:00): 31, pid=99, name=python, MMU Fault\n"
+
+
+def digest(value):
+    return f"sha256:{value:064x}"
+
+
+def write(capture, rank, *calls, mode="a"):
+    """Add calls to a rank's file: (seq, digest of what the rank holds after it)."""
+    lines = [
+        {
+            "t": "call",
+            "op": "all_reduce",
+            "group": "pg@0-3",
+            "seq": seq,
+            "step": seq,
+            "out": digest(value),
+            "kind": "v1",
+        }
+        for seq, value in calls
+    ]
+    with (capture / f"capture-rank{rank}.jsonl").open(mode) as file:
+        file.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+
+@pytest.fixture
+def capture(tmp_path):
+    directory = tmp_path / "capture"
+    directory.mkdir()
+    import socket
+
+    for rank in range(4):
+        header = {
+            "t": "header",
+            "schema": "provstore-capture/1",
+            "run": "job",
+            "attempt": 0,
+            "rank": rank,
+            "host": socket.gethostname(),
+            "started_ns": 1_000,
+            "device": {"pci_bus_id": ("00000000:3B:00.0", "00000000:AF:00.0")[rank % 2]} if rank < 2 else {},
+        }
+        (directory / f"capture-rank{rank}.jsonl").write_text(json.dumps(header) + "\n")
+    return directory
+
+
+@pytest.fixture
+def look(command, home, capture):
+    def call(*arguments):
+        answer = command("watch", "--directory", capture, "--once", "--json", *arguments)
+        assert answer.err == "", answer
+        return answer.code, json.loads(answer.out)
+
+    return call
+
+
+def test_an_error_of_a_gpu_escalates_its_rank_once_until_the_end_of_the_attempt(look, capture, tmp_path):
+    log = tmp_path / "kern.log"
+    log.write_text("")
+    assert look("--kernel-log", log)[0] == 0
+    log.write_text(XID)
+    code, said = look("--kernel-log", log)
+    assert code == 1
+    assert [(one["trigger"], one["scope"], one["steps"]) for one in said["ordered"]] == [("xid", "rank:0", None)]
+    assert "fallen off the bus" in orders.read(capture)[0].reason
+    assert look("--kernel-log", log)[0] == 0, "another process tells nothing twice"
+    with log.open("a") as file:
+        file.write(APPLICATION)
+    code, said = look("--kernel-log", log)
+    assert [(one["scope"], one["steps"]) for one in said["ordered"]] == [("rank:1", 50)]
+
+
+def test_a_rank_that_holds_other_bytes_than_the_majority_escalates_the_group(look, capture):
+    for rank in range(4):
+        write(capture, rank, (1, 7), (2, 8 if rank != 2 else 9))
+    code, said = look()
+    (one,) = said["disagreements"]
+    assert (code, one["seq"], one["minority"], one["ranks"]) == (1, 2, [2], [0, 1, 2, 3])
+    (order,) = orders.read(capture)
+    assert (order.trigger, order.scope, order.from_step) == ("replica-disagreement", "group:pg", 4)
+    assert look()[0] == 0
+
+
+def test_two_ranks_that_disagree_name_nobody(look, capture):
+    for rank in range(2):
+        write(capture, rank, (1, rank))
+    (one,) = look()[1]["disagreements"]
+    assert one["minority"] == []
+
+
+def test_a_line_that_is_still_being_written_waits(look, capture):
+    for rank in range(3):
+        write(capture, rank, (1, 5))
+    with (capture / "capture-rank3.jsonl").open("a") as file:
+        file.write('{"t":"call","op":"all_reduce","group":"pg@0-3","seq":1,"out":"sha256:')
+    assert look()[0] == 0
+    with (capture / "capture-rank3.jsonl").open("a") as file:
+        file.write('other","kind":"v1"}\n')
+    assert look()[1]["disagreements"][0]["minority"] == [3]
+
+
+def test_a_hang_in_the_dumps_escalates_its_group(look, capture, samples):
+    code, said = look("--dumps", samples / "hang")
+    assert code == 1
+    assert said["findings"]
+    assert said["ordered"][0]["trigger"] == "desync"
+    assert look("--dumps", samples / "hang")[0] == 0
+    assert look("--dumps", samples / "healthy")[0] == 0
+
+
+def test_a_source_that_cannot_be_read_is_no_information_and_the_others_are_read(look, capture, tmp_path):
+    for rank in range(4):
+        write(capture, rank, (1, rank == 3))
+    code, said = look("--kernel-log", tmp_path / "gone.log", "--gcm", "false", "--dcgm", "http://127.0.0.1:9/metrics")
+    assert {one["source"] for one in said["problems"]} == {"kernel", "gcm", "dcgm"}
+    assert (code, len(said["ordered"])) == (1, 1)
+    assert look("--gcm", "false")[0] == 3
+
+
+def test_everything_that_was_seen_is_kept_beside_the_capture(look, capture, tmp_path):
+    log = tmp_path / "kern.log"
+    log.write_text("")
+    look("--kernel-log", log)
+    log.write_text(XID)
+    look("--kernel-log", log)
+    kept = [json.loads(line) for line in (capture / "watch.jsonl").read_text().splitlines()]
+    assert [one["t"] for one in kept] == ["signal", "order"]
+    assert kept[0]["code"] == 79
+
+
+@pytest.mark.parametrize("state", ["", "{", "[]", '{"schema":"other"}'])
+def test_a_state_file_that_is_none_is_named(command, home, capture, state):
+    (capture / "watch-state.json").write_text(state)
+    answer = command("watch", "--directory", capture, "--once")
+    assert (answer.code, "watch-state.json" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--metric", "temp=x"], "needs --above"),
+        (["--above", "temp=90"], "PROMETHEUS_QUERY_URL"),
+        (["--above", "temp=hot"], "NAME=THRESHOLD"),
+        (["--above", "90"], "NAME=VALUE"),
+    ],
+)
+def test_options_that_do_not_fit_are_a_clear_error(command, home, capture, arguments, text):
+    answer = command("watch", "--directory", capture, "--once", *arguments)
+    assert (answer.code, text in answer.err) == (2, True)
+
+
+def test_watching_is_refused_in_safe_mode(command, home, samples, capture):
+    assert command("ingest", samples / "healthy").code == 0
+    assert command("admin", "safe-mode", "on", "--reason", "drill").code == 0
+    answer = command("watch", "--directory", capture, "--once")
+    assert (answer.code, "drill" in answer.err) == (6, True)
+
+
+def test_a_watcher_goes_on_until_it_is_interrupted(capture, home):
+    program = "import sys; from provstore.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", program, "watch", "--directory", str(capture), "--interval", "0.2"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=home)
+    until = time.monotonic() + 30
+    while not (capture / "watch-state.json").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    for rank in range(4):
+        write(capture, rank, (1, rank == 1))
+    while not (capture / "control.json").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 130, err
+    assert "rank 1 differ" in out
+    assert orders.read(capture)[0].scope == "group:pg"
