@@ -156,11 +156,11 @@ def _rng(facts: EpochFacts, held: Held, checkpoint: Row | None, catch_up: int) -
     lacking = [rank for rank in facts.ranks if rank not in by_rank]
     if lacking or not facts.ranks:
         return Item(RNG, MISSING, None, source, f"no state of rank {', '.join(map(str, lacking[:8])) or 'any'}")
-    states = {rank: held(row["blob"].removeprefix("sha256:")) for rank, row in by_rank.items()}
+    states = {rank: held(row["blob"]) if row.get("blob") else MISSING for rank, row in by_rank.items()}
     for bad in (MISMATCH, MISSING):
         ranks = sorted(rank for rank, state in states.items() if state == bad)
         if ranks:
-            names = "; ".join(f"rank {rank}: blob {by_rank[rank]['blob']}" for rank in ranks[:8])
+            names = "; ".join(f"rank {rank}: state {by_rank[rank].get('digest')}" for rank in ranks[:8])
             return Item(RNG, bad, None, source, names)
     digests = {str(rank): row["digest"] for rank, row in sorted(by_rank.items())}
     kinds = sorted({kind for row in by_rank.values() for kind in row.get("states") or ()})

@@ -1,0 +1,193 @@
+"""A recorded run of a journal: opened without the graph, its epochs chosen, its bytes verified."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from provstore import config
+from provstore.api.opening import existing
+from provstore.errors import InputError, StoreError
+from provstore.ingest import recording
+from provstore.ingest.recording import StoredBundle
+from provstore.journal import Journal
+from provstore.model.action import Action
+
+if TYPE_CHECKING:
+    from provstore.api.believing import Belief
+    from provstore.model.verification import Verification
+
+NOT_VERIFIED = "not-verified"
+_MOST_NAMES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trustworthiness:
+    """What verifying a run said before it was used."""
+
+    verdict: str
+    """``pass``, ``limited``, ``fault`` or ``unknown``; ``not-verified`` where no key is believed."""
+    axes: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+    exit_code: int = 0
+    is_ignored: bool = False
+    """It does not hold, and was used all the same."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as JSON values."""
+        return {
+            "verdict": self.verdict,
+            "axes": dict(self.axes),
+            "findings": list(self.findings),
+            "unverified": self.is_ignored,
+        }
+
+
+class StoredRun:
+    """One attempt of a recorded run."""
+
+    def __init__(self, journal: Journal, run: str, attempt: int, bundles: Sequence[StoredBundle]) -> None:
+        self.journal, self.run, self.attempt = journal, run, attempt
+        self.bundles = [one for one in bundles if one.attempt == attempt]
+
+    @property
+    def epochs(self) -> list[int]:
+        """Training epochs that are stored."""
+        return sorted({one.epoch for one in self.bundles})
+
+    def of_epoch(self, epoch: int) -> list[StoredBundle]:
+        """Return the parts of an epoch's bundle."""
+        return [one for one in self.bundles if one.epoch == epoch]
+
+    def rows(self, epoch: int, role: str) -> list[dict[str, Any]]:
+        """Return the rows of a table of an epoch, all parts of it.
+
+        Raises:
+            StoreError: A blob is missing or altered.
+        """
+        return [row for bundle in self.of_epoch(epoch) for row in recording.table(self.journal, bundle, role)]
+
+    def actions(self, epoch: int | None = None) -> Iterator[Action]:
+        """Yield the recorded actions in their stored order."""
+        return recording.actions(self.journal, self.run, self.attempt, epoch)
+
+    def held(self, sha256: str) -> str:
+        """Return whether the bytes of a blob are ``present``, ``missing`` or a ``mismatch``."""
+        name = sha256.removeprefix("sha256:")
+        for bundle in self.bundles:
+            for said in bundle.record["blobs"]:
+                if said["sha256"] == name:
+                    return self._state(name, said["bytes"])
+        return "missing"
+
+    def blob(self, sha256: str) -> bytes:
+        """Return the bytes of a blob.
+
+        Raises:
+            InputError: No bundle names it.
+            StoreError: It is missing or altered.
+        """
+        name = sha256.removeprefix("sha256:")
+        for bundle in self.bundles:
+            if any(said["sha256"] == name for said in bundle.record["blobs"]):
+                return recording.blob(self.journal, bundle, name)
+        raise InputError(f"{self.run}: blob {name[:80]!a}: no bundle names it")
+
+    def _state(self, name: str, size_bytes: int) -> str:
+        try:
+            self.journal.kept(name, size_bytes)
+        except StoreError:
+            is_there = any(self.journal.directory.rglob(f"*{name}*"))
+            return "mismatch" if is_there else "missing"
+        return "present"
+
+
+@contextlib.contextmanager
+def opened_journal(store: str | None, journal: str | Path | None = None) -> Iterator[Journal]:
+    """Open the journal of a store for reading.
+
+    Raises:
+        StoreError: It is missing or damaged.
+    """
+    uri = config.store_uri(store)
+    directory = existing(config.journal_directory(uri, journal), uri)
+    with contextlib.closing(Journal.open(directory, writable=False)) as found:
+        yield found
+
+
+def stored_run(journal: Journal, run: str, attempt: int | None = None, epoch: int | None = None) -> StoredRun:
+    """Return one attempt of a run: the last closed one that has the epoch, where several are stored.
+
+    Raises:
+        InputError: Run, epoch or attempt is not stored, or no closed one tells which attempt is meant.
+    """
+    bundles = recording.stored_bundles(journal, run)
+    if not bundles:
+        raise InputError(f"{run}: run: nothing of it is recorded here{_known(journal)}")
+    attempts = sorted({one.attempt for one in bundles})
+    if attempt is not None and attempt not in attempts:
+        raise InputError(f"{run}: attempt {attempt}: not stored; stored are {_listed(attempts)}")
+    fitting = [one for one in bundles if attempt in (None, one.attempt)]
+    if epoch is not None:
+        having = [one for one in fitting if one.epoch == epoch]
+        if not having:
+            raise InputError(f"{run}: epoch {epoch}: not stored; stored are {_listed({o.epoch for o in fitting})}")
+        fitting = having
+    found = {one.attempt for one in fitting}
+    closed = {one.attempt for one in fitting if one.record["closed"]}
+    if len(found) > 1 and not closed:
+        raise InputError(f"{run}: several attempts, none closed: {_listed(found)}", hint="--attempt chooses one")
+    return StoredRun(journal, run, max(closed or found), bundles)
+
+
+def trustworthiness(run: StoredRun, belief: Belief | None, *, unverified: bool = False) -> Trustworthiness:
+    """Return what the signed bytes of a run show.
+
+    Raises:
+        TrustError: They do not hold, and that was not asked to be ignored.
+    """
+    from provstore.errors import EXIT_NO, EXIT_ROLLBACK, EXIT_STORE, TrustError
+    from provstore.model.verification import exit_code
+
+    if belief is None:
+        return Trustworthiness(NOT_VERIFIED, findings=("no key or trust file says whose signatures count",))
+    answer = _verified(run, belief)
+    code = exit_code((answer,))
+    told = tuple(f"{one.code}: {one.where}: {one.text}" for one in answer.findings)
+    is_bad = code in (EXIT_NO, EXIT_ROLLBACK, EXIT_STORE)
+    if is_bad and not unverified:
+        worst = next((one for one in answer.findings), None)
+        text = f"{run.run}: attempt {run.attempt}: {worst.text if worst else 'its evidence does not hold'}"
+        error = TrustError(text, code=worst.code if worst else "fault", hint="--unverified goes on, and says so")
+        raise error
+    return Trustworthiness(answer.verdict, answer.axes, told, code, is_ignored=is_bad)
+
+
+def _verified(run: StoredRun, belief: Belief) -> Verification:
+    """Return what the journal's bytes show; the graph is not read, and what is replayed does not come from it."""
+    from provstore.api.anchoring import AnchorChoice
+    from provstore.api.merging import merged
+    from provstore.evidence import checkpoint
+    from provstore.evidence.verify.walk import verify
+
+    log = run.journal.evidence(run.run, run.attempt)
+    origin = checkpoint.origin(belief.org, log.store, run.run, run.attempt)
+    anchors = AnchorChoice(belief, run.journal.directory).of(origin, run.run)
+    checked = verify(
+        log, belief.trust, anchors, at=belief.at, org=belief.org, source="journal", within=run.journal.directory
+    )  # fmt: skip
+    return merged((run.run, run.attempt), [checked], (), {}, {})
+
+
+def _known(journal: Journal) -> str:
+    runs = sorted({run for run, _ in journal.scopes() if run})
+    return f"; stored are {_listed(runs)}" if runs else ""
+
+
+def _listed(names: Sequence[object] | set[int]) -> str:
+    ordered = sorted(names, key=lambda one: (isinstance(one, str), one))
+    more = f" and {len(ordered) - _MOST_NAMES} more" if len(ordered) > _MOST_NAMES else ""
+    return ", ".join(str(one) for one in ordered[:_MOST_NAMES]) + more
