@@ -98,14 +98,25 @@ def _chains(answer: AgentAnswer, width: int) -> Iterator[Line]:
     """Yield the chain of the whole file, and of each run where the whole is not one."""
     verdict = answer.verdict
     several = len(verdict.chains) > 1 and verdict.chain.status != "intact"
-    named = [("file", verdict.chain)] if verdict.chain.evaluated or not verdict.chains else []
+    named = [("whole file", verdict.chain)] if verdict.chain.evaluated or not verdict.chains else []
     named += [(name, axis) for name, axis in verdict.chains.items()] if several or not named else []
     for name, axis in named[:_SHOWN]:
         text, style = _said(axis)
+        if axis.evaluated and axis.reason:
+            text = f"{text}: {axis.reason}{_absent(axis) if axis.status == 'partial' else ''}"
         where = f"{name}: " if len(named) > 1 else ""
         yield from (Line(line, style) for line in folded(f"{where}{text}", width, f"  {'chain':<14}", " " * 16))
     if len(named) > _SHOWN:
         yield Line(f"  {'chain':<14}… {len(named) - _SHOWN:,} more: --json lists all", "dim")
+
+
+def _absent(axis: Axis) -> str:
+    """Return at which places of its scope a chain has no link."""
+    places = axis.details.get("absent")
+    if not isinstance(places, list) or not places:
+        return ""
+    more = ", …" if len(places) > _SHOWN else ""
+    return f" (at {', '.join(map(str, places[:_SHOWN]))}{more})"
 
 
 def _said(axis: Axis) -> tuple[str, str]:
@@ -138,12 +149,12 @@ def _remarks(answer: AgentAnswer) -> Iterator[str]:
         where = f"record {one.index}" + (f" of {one.run_id}" if one.run_id is not None else "")
         for code in one.findings:
             yield f"{where}: {code}"
-        for name in ("structural", "semantic", "authenticity"):
+        # What is wrong with the structure stands among the problems, with its place in the file.
+        for name in ("semantic", "authenticity"):
             axis = one.axes[name]
             if axis.status in _BAD and axis.reason:
                 yield f"{where}: {name}: {axis.reason}"
     yield from _hints(answer)
-    yield from (f"{answer.verdict.chain.reason}",) if answer.verdict.chain.status in _BAD else ()
     yield from answer.verdict.problems
 
 
