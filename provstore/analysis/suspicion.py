@@ -47,12 +47,14 @@ class Sizes:
 
 
 SizesOf = Callable[[Action], Sizes | None]
+Losses = Mapping[int, Mapping[int, float]]
 
 
 def suspicious(
     actions: Iterable[Action],
     sizes_of: SizesOf | None = None,
     *,
+    losses: Losses | None = None,
     mismatches: Mapping[str, str] | None = None,
     accused: Mapping[str, Finding] | None = None,
 ) -> Suspicion:
@@ -61,6 +63,7 @@ def suspicious(
     Args:
         actions: All actions, in program order on each rank; ranks in any order.
         sizes_of: Sizes of what a rank put into an action, where its statistics are stored.
+        losses: Rank → step → loss, as each rank stated it.
         mismatches: ``action_id`` → in words, how its stored output differs from what its inputs give.
         accused: ``action_id`` → the finding of a diagnosis that names it.
     """
@@ -68,7 +71,7 @@ def suspicious(
     found: dict[tuple[str, str], SuspiciousAction] = {}
     undecided: list[Undecided] = []
     for one in (
-        *_origins(run),
+        *_origins(run, losses or {}, undecided),
         *_disagreements(run, undecided),
         *_outliers(run, sizes_of, undecided),
         *_recomputed(run, mismatches or {}),
@@ -122,35 +125,72 @@ class _Run:
         return {row.action_id for rank, at in reached.items() for row in self.ranks[rank][at:]}
 
 
-def _origins(run: _Run) -> Iterable[SuspiciousAction]:
+def _origins(run: _Run, losses: Losses, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield the actions into which a rank put values that are not finite while all that reached it was finite."""
-    spoilt = [one.action_id for one in run.actions if one.finite_in is False or one.finite_out is False]
-    starts = [one for one in run.actions if one.finite_in is False and not _was_spoilt(run, one)]
-    if not spoilt:
-        return
-    for one in starts:
-        text = f"rank {one.rank}: puts values that are not finite into {_words(one)}; all it had before was finite"
-        yield _named(run, one, ORIGIN, text, is_sure=_is_watched(run, one))
+    first = {rank: next((one for one in rows if _is_spoilt(one)), None) for rank, rows in run.ranks.items()}
+    found = []
+    for rank, one in first.items():
+        if one is None or one.finite_in is not False:
+            continue
+        before = run.ranks[rank][: run.ranks[rank].index(one)]
+        surety = _surety(before)
+        if surety is not None:
+            text = f"rank {rank}: puts values that are not finite into {_words(one)}; all it had before was finite"
+            found.append(_named(run, one, ORIGIN, text, is_sure=surety))
+    if not found:
+        found = [_named(run, one, ORIGIN, text, is_sure=False) for one, text in _of_losses(run, losses)]
+    spoilt = sorted(rank for rank, one in first.items() if one is not None)
+    if spoilt and not found:
+        what = (
+            f"ranks {ranks_text(spoilt)} hold values that are not finite; who had them first is not recorded: flags of "
+            "earlier calls are missing"
+        )
+        undecided.append(Undecided("no_values", what, "record the flags of every call: raise the time limit", ()))
+    yield from found
 
 
-def _was_spoilt(run: _Run, action: Action) -> bool:
-    """Return whether the rank had got or held a value that is not finite before it began this action."""
-    for earlier in run.ranks[action.rank]:
-        if earlier is action:
-            return False
-        if earlier.finite_out is False or earlier.finite_in is False:
-            return True
-    return False
+def _is_spoilt(action: Action) -> bool:
+    return action.finite_in is False or action.finite_out is False
 
 
-def _is_watched(run: _Run, action: Action) -> bool:
-    """Return whether all that the rank did before has its flags, so that nothing earlier was overlooked."""
-    for earlier in run.ranks[action.rank]:
-        if earlier is action:
-            return True
-        if earlier.shapes_in != () and earlier.chain is not None and earlier.finite_in is None:
-            return False
+def _surety(before: Sequence[Action]) -> bool | None:
+    """Return whether everything that reached the rank was finite; ``None`` when it may have got the values.
+
+    A rank whose own input was finite is taken to have been sound until then, which is less than sure.
+    """
+    for one in reversed(before):
+        if one.chain is None or one.shapes_out == ():
+            continue
+        if one.finite_out is not True:
+            return None
+        if one.finite_in is True:
+            calls = (other for other in before if other.chain is not None and other.shapes_out != ())
+            return all(other.finite_out is True for other in calls)
     return True
+
+
+def _of_losses(run: _Run, losses: Losses) -> list[tuple[Action, str]]:
+    """Return the first reduction of the ranks whose loss is the first that is not finite, while others are finite."""
+    steps = sorted({step for of_rank in losses.values() for step in of_rank})
+    for step in steps:
+        said = {rank: of_rank[step] for rank, of_rank in losses.items() if step in of_rank}
+        bad = sorted(rank for rank, value in said.items() if not math.isfinite(value))
+        if not bad:
+            continue
+        if len(said) < len(run.ranks) or len(bad) == len(said):
+            return []
+        found = []
+        for rank in bad:
+            rows = (one for one in run.ranks[rank] if one.step == step and one.op in COMPARED_IN)
+            action = next(rows, None)
+            if action is not None:
+                text = (
+                    f"rank {rank}: its loss at step {step} is {said[rank]}, and that of other ranks is finite there; "
+                    f"{_words(action)} is the first reduction that can carry it"
+                )
+                found.append((action, text))
+        return found
+    return []
 
 
 def _disagreements(run: _Run, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import Any
 
 from provstore.analysis.suspicion import Sizes, suspicious
@@ -9,6 +11,7 @@ from provstore.errors import InputError
 from provstore.evidence.content import statistics_line
 from provstore.ingest import recording
 from provstore.journal import Journal
+from provstore.model import canonical
 from provstore.model.finding import Undecided
 from provstore.model.suspicion import Suspicion
 
@@ -42,7 +45,30 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
         return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
     actions = list(recording.actions(journal, run, attempt, epoch))
     sizes = _sizes(journal, run, attempt, epoch)
-    return suspicious(actions, lambda action: sizes.get(action.action_id) if sizes else None)
+    found = suspicious(
+        actions,
+        (lambda action: sizes.get(action.action_id)) if sizes else None,
+        losses=_losses(journal, run, attempt, epoch),
+    )
+    unflagged = found.coverage["calls"] - found.coverage["with_flags"]
+    if not unflagged:
+        return found
+    what = f"finite flags of {unflagged} of {found.coverage['calls']} calls are missing: a NaN there would not be seen"
+    note = Undecided("no_values", what, "evidence show tells the shortfall of each", blocks_answer=False)
+    return replace(found, undecided=(*found.undecided, note))
+
+
+def _losses(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[int, dict[int, float]]:
+    """Return the loss that each rank stated, by rank and step."""
+    found: dict[int, dict[int, float]] = {}
+    for bundle in recording.stored_bundles(journal, run, attempt):
+        if epoch in {None, bundle.epoch}:
+            for row in recording.table(journal, bundle, "steps"):
+                rank, step, loss = row.get("rank"), row.get("step"), row.get("loss")
+                if type(rank) is int and type(step) is int and isinstance(loss, str):
+                    with contextlib.suppress(InputError):
+                        found.setdefault(rank, {})[step] = canonical.tagged_double(loss)
+    return found
 
 
 def _sizes(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[str, Sizes]:

@@ -121,10 +121,32 @@ def test_the_rank_that_first_puts_in_a_nan_is_named_and_those_that_got_it_are_af
     assert len(found.affected) == 11
 
 
-def test_an_origin_after_calls_without_flags_is_only_probable() -> None:
-    changed = {"r2s1": {"finite_in": None, "finite_out": None}, "r2s3": {"finite_in": False, "finite_out": False}}
+def test_an_origin_after_an_input_that_was_finite_is_probable_where_older_flags_are_missing() -> None:
+    changed = {"r2s1": {"finite_in": None, "finite_out": None}, "r2s4": {"finite_in": False, "finite_out": False}}
     (only,) = suspicious(run_of(**changed)).suspicious
-    assert (only.finding.confidence, only.action.rank) == ("probable", 2)
+    assert (only.finding.confidence, only.action.rank, only.action.seq) == ("probable", 2, 4)
+
+
+def test_a_rank_that_may_have_got_the_values_in_a_call_without_flags_is_not_accused() -> None:
+    """Rank 0 put the NaN into call 3, whose flags nobody kept; ranks 2 and 3 were looked at in call 4 alone."""
+    none, spoilt = {"finite_in": None, "finite_out": None}, {"finite_in": False, "finite_out": False}
+    changed = {f"r{rank}s3": none for rank in range(4)} | {"r2s4": spoilt, "r3s4": spoilt}
+    found = suspicious(run_of(**changed))
+    assert found.suspicious == ()
+    assert [one.code for one in found.undecided] == ["no_values"]
+    assert "ranks 2,3 hold values that are not finite" in found.undecided[0].what
+
+
+def test_the_rank_whose_loss_alone_stops_being_finite_is_named_where_flags_are_missing() -> None:
+    none, spoilt = {"finite_in": None, "finite_out": None}, {"finite_in": False, "finite_out": False}
+    changed = {f"r{rank}s3": none for rank in range(4)} | {f"r{rank}s4": spoilt for rank in range(4)}
+    losses = {rank: {2: 1.0, 3: math.nan if rank == 1 else 0.9, 4: math.nan} for rank in range(4)}
+    (only,) = suspicious(run_of(**changed), losses=losses).suspicious
+    assert (only.action.rank, only.action.seq, only.finding.confidence) == (1, 3, "probable")
+    shared = {rank: {2: 1.0, 3: math.nan, 4: math.nan} for rank in range(4)}
+    assert suspicious(run_of(**changed), losses=shared).suspicious == (), "a loss that all share names nobody"
+    partly = {rank: said for rank, said in losses.items() if rank != 3}
+    assert suspicious(run_of(**changed), losses=partly).suspicious == (), "rank 3 may have been the first"
 
 
 def test_the_minority_is_named_where_replicas_disagree() -> None:
