@@ -26,6 +26,7 @@ from provstore.model.recording import (
 
 _NAME = re.compile(r"[a-z][a-zA-Z0-9_]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_HEX = re.compile(r"[0-9a-f]{64}")
 _MAX_TEXT = 4_000
 _ESCALATION_TEXTS = ("trigger", "source", "scope", "rule")
 _EVENTS = ("opened", "extended", "closed")
@@ -112,9 +113,8 @@ def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None,
     uri = without_userinfo(text(said, "uri"))
     found = classes.side_effect_class(op)
     wanted = policy.raised(policy.compile_recording_policy(RiskContext(side_effect_class=found)), mode_floor)
-    files, digest = said.get("files"), digest_or_none(said, "state_digest")
-    has_files = isinstance(files, list) and bool(files)
-    there = _FULL if has_files and digest else MODES[1] if digest or has_files else MODES[0]
+    digest = digest_or_none(said, "state_digest")
+    there = _FULL if _has_files(said.get("files")) else MODES[1] if digest else MODES[0]
     mode = min(there, wanted.mode, key=MODES.index)
     return Action(
         action_id=f"{op}/{rank}/{_step(step)}/{ids.component(uri)}",
@@ -344,6 +344,21 @@ def shapes(said: Mapping[str, Any], name: str) -> tuple[tuple[int, ...], ...] | 
     ):
         raise InputError(f"{name}: is no list of shapes")
     return tuple(map(tuple, value))
+
+
+def _has_files(found: Any) -> bool:
+    """Return whether size and SHA-256 of each file of a checkpoint are there."""
+    return (
+        isinstance(found, list)
+        and bool(found)
+        and all(
+            isinstance(one, dict)
+            and type(one.get("bytes")) is int
+            and isinstance(one.get("sha256"), str)
+            and _HEX.fullmatch(one["sha256"])
+            for one in found
+        )
+    )
 
 
 def _backend(said: Mapping[str, Any]) -> str:

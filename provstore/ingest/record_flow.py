@@ -175,7 +175,8 @@ class _Going:
             epoch=epoch,
             source="dumps",
             is_stated=True,
-            close_reason=FROM_DUMPS,
+            # Of dumps without calls nobody knows that the epoch ended.
+            close_reason=FROM_DUMPS if writer.tally.count or writer.known else None,
             world_size=world,
             missing_ranks=[rank for rank in range(world or 0) if rank not in there],
             policy_digest=f"sha256:{policy.document_digest(document)}",
