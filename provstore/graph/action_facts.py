@@ -166,6 +166,9 @@ class _Facts:
     def block(self) -> Block:
         """Return all of it."""
         nodes = [run_nodes(self.run, self.attempt)]
+        for own in self._rows.get(ACTION_LABELS, ()):
+            # Referred to before it came.
+            self._rows.get(_ACTIVITY, {}).pop(own, None)
         for labels, rows in self._rows.items():
             nodes.append(Nodes(labels, list(rows), self._columns(list(rows.values()))))
         relations = tuple(

@@ -82,12 +82,12 @@ def test_dumps_of_a_healthy_job_are_recorded_without_content_and_say_so(tmp_path
 
 @needs_corpus
 def test_the_digest_of_a_bundle_is_the_same_from_a_copy_elsewhere_and_beside_other_facts(tmp_path: Path) -> None:
-    copy = shutil.copytree(HEALTHY_DDP, tmp_path / "elsewhere" / "dumps")
+    copy, key = shutil.copytree(HEALTHY_DDP, tmp_path / "elsewhere" / "dumps"), PrivateKey.generate()
     with provstore.open(f"embedded:{tmp_path / 'b'}") as store:
         store.ingest(HEALTHY_DDP, run="job")
-        store.seal(signer=PrivateKey.generate())
+        store.seal(signer=key)
     first = taken(tmp_path / "a", HEALTHY_DDP, run="job", epoch=3)
-    second = taken(tmp_path / "b", copy, run="job", epoch=3, signer=PrivateKey.generate())
+    second = taken(tmp_path / "b", copy, run="job", epoch=3, signer=key)
 
     assert first.epochs[0].digest == second.epochs[0].digest
 

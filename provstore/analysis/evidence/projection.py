@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from provstore.analysis.evidence.facts import Difference, Fact, multiset_differences, node
-from provstore.graph.evidence_facts import BUNDLE_LABELS, KEY_LABELS, bundle_block, record_block, record_iri
-from provstore.model.block import Block, Nodes, Statement
+from provstore.graph.action_facts import action_block, own_keys
+from provstore.graph.evidence_facts import BUNDLE_LABELS, KEY_LABELS, bundle_block, members, record_block, record_iri
+from provstore.model.block import Block, Nodes, Relations, Statement
 from provstore.model.evidence import EvidenceLog, RecordAt
 
 PAGE = 5_000
@@ -74,10 +75,26 @@ def _records(log: EvidenceLog, graph: EvidenceNodes, page: Sequence[RecordAt], k
         known.add(page[0].where)
         yield Difference(Fact(("Element", page[0].where)), "leaf_index", "is no index in the run tree")
         return
-    block = record_block(log.run, log.attempt, first, [record.line for record in page])
+    said = members([record.line for record in page])
+    block = record_block(log.run, log.attempt, first, [record.line for record in page], said=said)
     own = [record_iri(log.run, log.attempt, first + at) for at in range(len(page))]
     known.update(own)
     yield from _compared(graph, block, own)
+    yield from _told(graph, action_block(log.run, log.attempt, first, said), known)
+
+
+def _told(graph: EvidenceNodes, block: Block | None, known: set[str]) -> Iterator[Difference]:
+    """Yield how the nodes that only these records give differ: actions and epochs, and what leads on from them."""
+    if block is None:
+        return
+    own = own_keys(block)
+    known.update(own)
+    inside = set(own)
+    relations = []
+    for rows in block.relations:
+        pairs = [pair for pair in zip(rows.sources, rows.targets) if pair[0] in inside]
+        relations.append(Relations(rows.type, [source for source, _ in pairs], [target for _, target in pairs]))
+    yield from _compared(graph, Block(block.run, block.attempt, block.nodes, tuple(relations)), own)
 
 
 def _compared(graph: EvidenceNodes, block: Block, iris: Sequence[str]) -> Iterator[Difference]:
