@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "provstore-diff/1"
 CONTEXT_STEPS = 5
+_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,14 @@ def diff(
     with opened_journal(store, journal) as found:
         runs = stored_run(found, a, attempts[0], epoch), stored_run(found, b, attempts[1], epoch)
         trust = [trustworthiness(one, belief, unverified=unverified) for one in runs]
-        epochs = (epoch,) if epoch is not None else tuple(sorted({n for one in runs for n in one.epochs}))
+        epochs = (epoch,) if epoch is not None else tuple(n for n in runs[0].epochs if n in runs[1].epochs)
         names = _names(runs[0], runs[1])
         readers = _reader(runs[0], epoch), _reader(runs[1], epoch)
         events = [event for one, name in zip(runs, names, strict=True) for event in _events(one, name)]
         groups = _groups(runs[0], epochs), _groups(runs[1], epochs)
         divergence = compare(names, groups, epochs, readers, events=events, context=context)
         anchors = _anchors(runs[0], runs[1], epochs)
+        divergence = divergence.with_notes(*_lone_epochs(runs, names, epochs))
     return Diff(divergence, (trust[0], trust[1]), anchors, epochs)
 
 
@@ -107,6 +109,16 @@ def _names(a: StoredRun, b: StoredRun) -> tuple[str, str]:
     if a.run == b.run:
         return f"{a.run}, attempt {a.attempt}", f"{b.run}, attempt {b.attempt}"
     return a.run, b.run
+
+
+def _lone_epochs(runs: tuple[StoredRun, StoredRun], names: tuple[str, str], epochs: tuple[int, ...]) -> Iterator[str]:
+    """Yield what was not compared because only one run has it."""
+    for run, name in zip(runs, names, strict=True):
+        lone = [str(number) for number in run.epochs if number not in epochs]
+        if lone:
+            more = f" and {len(lone) - _SHOWN} more" if len(lone) > _SHOWN else ""
+            said = ", ".join(lone[:_SHOWN]) + more
+            yield f"not compared: epochs of {name} that were not asked for or are stored of it alone: {said}"
 
 
 def _reader(run: StoredRun, epoch: int | None) -> Callable[[int], Iterable[Action]]:

@@ -100,7 +100,7 @@ def _plain(replay: Replay, journal: Journal) -> Iterator[tuple[str, bytes]]:
     run = stored_run(journal, plan.run, plan.attempt)
     item = plan.item(RNG)
     for rank, digest in item.parts.items() if item.state == PRESENT else ():
-        yield rng_name(rank), run.blob(digest)
+        yield rng_name(rank), run.random_state(digest)
 
 
 def _bytes(document: Mapping[str, object]) -> bytes:

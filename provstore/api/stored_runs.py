@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from provstore import config
 from provstore.api.opening import existing
 from provstore.errors import InputError, StoreError
+from provstore.evidence.epoch_bundles import RNG
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
 from provstore.journal import Journal
@@ -74,35 +75,39 @@ class StoredRun:
         """Yield the recorded actions in their stored order."""
         return recording.actions(self.journal, self.run, self.attempt, epoch)
 
-    def held(self, sha256: str) -> str:
+    def held(self, sha256: str, size_bytes: int) -> str:
         """Return whether the bytes of a blob are ``present``, ``missing`` or a ``mismatch``."""
-        name = sha256.removeprefix("sha256:")
-        for bundle in self.bundles:
-            for said in bundle.record["blobs"]:
-                if said["sha256"] == name:
-                    return self._state(name, said["bytes"])
-        return "missing"
+        try:
+            self.journal.kept(sha256, size_bytes)
+        except StoreError:
+            is_there = any(self.journal.directory.rglob(f"*{sha256}*"))
+            return "mismatch" if is_there else "missing"
+        return "present"
 
     def blob(self, sha256: str) -> bytes:
-        """Return the bytes of a blob.
+        """Return the bytes of a blob that a bundle names.
 
         Raises:
             InputError: No bundle names it.
             StoreError: It is missing or altered.
         """
-        name = sha256.removeprefix("sha256:")
         for bundle in self.bundles:
-            if any(said["sha256"] == name for said in bundle.record["blobs"]):
-                return recording.blob(self.journal, bundle, name)
-        raise InputError(f"{self.run}: blob {name[:80]!a}: no bundle names it")
+            if any(said["sha256"] == sha256 for said in bundle.record["blobs"]):
+                return recording.blob(self.journal, bundle, sha256)
+        raise InputError(f"{self.run}: blob {sha256[:80]!a}: no bundle names it")
 
-    def _state(self, name: str, size_bytes: int) -> str:
-        try:
-            self.journal.kept(name, size_bytes)
-        except StoreError:
-            is_there = any(self.journal.directory.rglob(f"*{name}*"))
-            return "mismatch" if is_there else "missing"
-        return "present"
+    def random_state(self, digest: str) -> bytes:
+        """Return the random states of one rank, which a row of a table names.
+
+        Raises:
+            InputError: No row names them.
+            StoreError: They are missing or altered.
+        """
+        for epoch in reversed(self.epochs):
+            for row in self.rows(epoch, RNG):
+                if row.get("digest") == digest and row.get("blob"):
+                    return self.journal.kept(row["blob"], row["bytes"])
+        raise InputError(f"{self.run}: random states {digest[:80]!a}: no table names them")
 
 
 @contextlib.contextmanager
@@ -156,7 +161,7 @@ def trustworthiness(run: StoredRun, belief: Belief | None, *, unverified: bool =
         return Trustworthiness(NOT_VERIFIED, findings=("no key or trust file says whose signatures count",))
     answer = _verified(run, belief)
     code = exit_code((answer,))
-    told = tuple(f"{one.code}: {one.where}: {one.text}" for one in answer.findings)
+    told = tuple(f"{one.code}: {one.text}" for one in answer.findings)
     is_bad = code in (EXIT_NO, EXIT_ROLLBACK, EXIT_STORE)
     if is_bad and not unverified:
         worst = next((one for one in answer.findings), None)

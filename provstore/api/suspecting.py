@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from provstore.analysis.suspicion import Sizes, suspicious
 from provstore.errors import InputError
@@ -12,6 +12,7 @@ from provstore.evidence.content import statistics_line
 from provstore.ingest import recording
 from provstore.journal import Journal
 from provstore.model import canonical
+from provstore.model.action import Action
 from provstore.model.finding import Undecided
 from provstore.model.suspicion import Suspicion
 
@@ -47,7 +48,7 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
     sizes = _sizes(journal, run, attempt, epoch)
     found = suspicious(
         actions,
-        (lambda action: sizes.get(action.action_id)) if sizes else None,
+        (lambda action: _put_in(action, sizes)) if sizes else None,
         losses=_losses(journal, run, attempt, epoch),
     )
     unflagged = found.coverage["calls"] - found.coverage["with_flags"]
@@ -72,24 +73,20 @@ def _losses(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict
 
 
 def _sizes(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[str, Sizes]:
-    """Return the sizes of what went into each action whose statistics are stored."""
+    """Return the sizes that each stored line of statistics tells, by the reference that actions have to it."""
     found: dict[str, Sizes] = {}
     for bundle in recording.stored_bundles(journal, run, attempt):
         if epoch in {None, bundle.epoch}:
             for row in recording.table(journal, bundle, "statistics"):
-                size = _size(row)
-                if size is not None:
-                    found[str(row["action"])] = size
+                line = canonical.encode(row)
+                with contextlib.suppress(InputError):
+                    said = statistics_line.read(line)
+                    if said.l2 is not None and said.abs_max is not None:
+                        found[statistics_line.ref(line)] = Sizes(said.l2, float(said.abs_max))
     return found
 
 
-def _size(row: dict[str, Any]) -> Sizes | None:
-    if row.get("side") != "in" or not isinstance(row.get("line"), str):
-        return None
-    try:
-        said = statistics_line.read(row["line"].encode())
-    except InputError:
-        return None
-    if said.l2 is None or said.abs_max is None:
-        return None
-    return Sizes(said.l2, float(said.abs_max))
+def _put_in(action: Action, sizes: Mapping[str, Sizes]) -> Sizes | None:
+    """Return the size of what a rank put into a call: of its two lines of statistics, the one of the output is first."""
+    refs = [ref for ref in (action.delta_ref, *action.evidence_refs) if ref in sizes]
+    return sizes[refs[1]] if len(refs) == 2 and refs[0] == action.delta_ref else None

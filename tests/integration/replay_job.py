@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from provstore import capture
+from provstore.capture.content.limits import Limits
 from provstore.capture.recording.rng_states import restore_rng
 
 WORLD, EPOCHS, BATCHES, SIZE = 2, 3, 4, 8
@@ -42,8 +43,8 @@ def train(given: argparse.Namespace, rank: int) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
     torch.manual_seed(given.seed + rank)
     model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Dropout(0.25), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    start = 0
-    with capture.evidence(given.run, given.folder / given.run, mode_floor=given.floor) as recorder:
+    start, limits = 0, Limits(steady_share=1e6, escalated_share=1e6)
+    with capture.evidence(given.run, given.folder / given.run, mode_floor=given.floor, limits=limits) as recorder:
         if given.start:
             start = int(given.start[0])
             model.load_state_dict(torch.load(given.start[1], weights_only=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from provstore.model.action import Action
+from provstore.model.action import LOAD, SAVE, Action
 
 Key = tuple[object, ...]
 
@@ -43,39 +43,47 @@ def _by_content(groups: Mapping[str, GroupFacts]) -> dict[tuple[str, tuple[int, 
     return found
 
 
-def offsets(a: Iterable[Action], b: Sequence[Action], names: Mapping[str, str]) -> dict[str, int]:
+Shifts = Mapping[tuple[str, int | None], int]
+"""By group and step, and by group alone with ``None``: what is added to sequence numbers of the second run."""
+
+
+def shifts_of(a: Iterable[Action], b: Sequence[Action], names: Mapping[str, str]) -> dict[tuple[str, int | None], int]:
     """Return by how much sequence numbers of groups of ``b`` are behind those of ``a``, where it is not 0.
 
-    A re-run that begins later counts from 0 again. Numbers are shifted only when as many calls come from the first to
-    the last in both runs; otherwise a lost call could make all others look different.
+    A re-run that begins later counts from 0 again, and one that leaves out a batch counts on without it. Numbers of a
+    step, or of the whole epoch, are shifted only when as many calls come from the first to the last in both runs:
+    otherwise a lost call could make all others look different.
     """
     left, right = _spans(a, {}), _spans(b, names)
     found = {}
-    for group, (first, last) in right.items():
-        other = left.get(group)
-        if other is not None and other[0] != first and other[1] - other[0] == last - first:
-            found[group] = other[0] - first
+    for key, (first, last) in right.items():
+        other = left.get(key)
+        if other is not None and other[1] - other[0] == last - first:
+            found[key] = other[0] - first
     return found
 
 
-def _spans(actions: Iterable[Action], names: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
+def _spans(actions: Iterable[Action], names: Mapping[str, str]) -> dict[tuple[str, int | None], tuple[int, int]]:
+    found: dict[tuple[str, int | None], tuple[int, int]] = {}
     for action in actions:
         if action.group is not None and action.seq is not None:
             group = names.get(action.group, action.group)
-            first, last = found.get(group, (action.seq, action.seq))
-            found[group] = (min(first, action.seq), max(last, action.seq))
+            for key in {(group, None), (group, action.step)}:
+                first, last = found.get(key, (action.seq, action.seq))
+                found[key] = (min(first, action.seq), max(last, action.seq))
     return found
 
 
-def key_of(action: Action, names: Mapping[str, str], shifts: Mapping[str, int]) -> Key:
+def key_of(action: Action, names: Mapping[str, str], shifts: Shifts) -> Key:
     """Return what a call or event is known by in both runs; never its place in a file."""
     if action.group is None:
-        return (action.rank, action.op, action.step, action.name)
+        # A checkpoint lies elsewhere in each run.
+        return (action.rank, action.op, action.step, None if action.op in (LOAD, SAVE) else action.name)
     group = names.get(action.group, action.group)
     if action.seq is None:
         return (action.rank, group, "p2p", action.op_id, action.op)
-    return (action.rank, group, action.seq + shifts.get(group, 0), action.op_id if _is_p2p(action) else None)
+    shift = shifts.get((group, action.step), shifts.get((group, None), 0))
+    return (action.rank, group, action.seq + shift, action.op_id if _is_p2p(action) else None)
 
 
 def _is_p2p(action: Action) -> bool:

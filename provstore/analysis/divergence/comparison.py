@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from provstore.analysis.divergence import divergence as words
-from provstore.analysis.divergence.alignment import GroupFacts, Key, aligned, key_of, offsets
+from provstore.analysis.divergence.alignment import GroupFacts, Key, Shifts, aligned, key_of, shifts_of
 from provstore.analysis.divergence.divergence import KINDS, Correlation, Coverage, Divergence, Event, Point
 from provstore.analysis.divergence.reading import Reading, reading_of
 from provstore.model.action import Action
@@ -64,8 +64,10 @@ class Comparison:
     def epoch(self, number: int, a: Iterable[Action], b: Iterable[Action]) -> None:
         """Compare one epoch: of both runs what was recorded in it."""
         left, right = list(a), list(b)
-        shifts = offsets(left, right, self._aligned)
-        self._offsets |= shifts
+        shifts = shifts_of(left, right, self._aligned)
+        for (group, _), shift in shifts.items():
+            if shift:
+                self._offsets.setdefault(group, shift)
         theirs = {key: (action, place) for key, action, place in _keyed(right, self._aligned, shifts)}
         ranks = {action.rank for action in left}, {action.rank for action in right}
         for key, action, place in _keyed(left, {}, {}):
@@ -225,9 +227,7 @@ def compare(
     return comparison.result(events)
 
 
-def _keyed(
-    actions: Iterable[Action], names: Mapping[str, str], shifts: Mapping[str, int]
-) -> Iterator[tuple[Key, Action, int]]:
+def _keyed(actions: Iterable[Action], names: Mapping[str, str], shifts: Shifts) -> Iterator[tuple[Key, Action, int]]:
     """Yield each action with its key and its place in its rank's program; of equal keys the later is told apart."""
     seen: dict[Key, int] = {}
     places: dict[int, int] = {}

@@ -138,7 +138,7 @@ class Divergence:
     groups: tuple[tuple[str, str], ...] = ()
     """Process groups that were taken for one another although their names differ."""
     offsets: Mapping[str, int] = field(default_factory=dict)
-    """Groups of the second run whose sequence numbers were shifted, and by how much."""
+    """Groups of the second run whose sequence numbers were shifted, and by how much at first."""
     correlations: tuple[Correlation, ...] = ()
     notes: tuple[str, ...] = ()
 

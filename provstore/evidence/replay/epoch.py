@@ -9,8 +9,8 @@ from typing import Any
 PRESENT, MISSING, MISMATCH = "present", "missing", "mismatch"
 
 Row = Mapping[str, Any]
-Held = Callable[[str], str]
-"""Gives for the SHA-256 of a blob whether its bytes are ``present``, ``missing`` or a ``mismatch``."""
+Held = Callable[[str, int], str]
+"""Gives for SHA-256 and size of a blob whether its bytes are ``present``, ``missing`` or a ``mismatch``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def _rng(facts: EpochFacts, held: Held, checkpoint: Row | None, catch_up: int) -
     lacking = [rank for rank in facts.ranks if rank not in by_rank]
     if lacking or not facts.ranks:
         return Item(RNG, MISSING, None, source, f"no state of rank {', '.join(map(str, lacking[:8])) or 'any'}")
-    states = {rank: held(row["blob"]) if row.get("blob") else MISSING for rank, row in by_rank.items()}
+    states = {rank: held(row["blob"], row["bytes"]) if row.get("blob") else MISSING for rank, row in by_rank.items()}
     for bad in (MISMATCH, MISSING):
         ranks = sorted(rank for rank, state in states.items() if state == bad)
         if ranks:
