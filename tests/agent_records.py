@@ -101,3 +101,50 @@ def linked(records: list[Record]) -> list[Record]:
 
 def lines(records: list[Record]) -> bytes:
     return b"".join(json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in records)
+
+
+def bundle(records: list[Record]) -> Record:
+    """Return an ``aep-bundle/v0.1``."""
+    manifest = {
+        "schema_version": "aep-bundle/v0.1",
+        "producer": "test",
+        "created_at": "2026-01-01T00:00:00.000Z",
+        "record_count": len(records),
+        "run_ids": sorted({one["run_id"] for one in records}),
+        "started_at_ms": min(one["created_at_ms"] for one in records),
+        "ended_at_ms": max(one["created_at_ms"] for one in records),
+        "records": [
+            {"index": place, "digest": sha256(canon(unsigned(one))), "run_id": one["run_id"]}
+            for place, one in enumerate(records)
+        ],
+    }
+    manifest["bundle_digest"] = sha256(canon(manifest))
+    return {"schema_version": "aep-bundle/v0.1", "manifest": manifest, "records": records}
+
+
+def ledger(records: list[Record]) -> list[Record]:
+    """Return the records of a ledger of JavaScript."""
+    before, made = "", []
+    for place, one in enumerate(records):
+        wrapped = {"seq": place, "prevHash": before, "record": one}
+        before = sha256(canon(wrapped))
+        made.append({**wrapped, "hash": before})
+    return made
+
+
+def compacted(entries: list[Record]) -> Record:
+    """Return what a ledger of JavaScript says of records that it left out."""
+    return {
+        "fromSeq": entries[0]["seq"],
+        "toSeq": entries[-1]["seq"],
+        "recordCount": len(entries),
+        "proofHash": sha256("".join(one["hash"] for one in entries).encode()),
+        "firstRecordHash": entries[0]["hash"],
+        "firstRecordPrevHash": entries[0]["prevHash"],
+        "lastRecordHash": entries[-1]["hash"],
+        "toolRollups": [],
+        "startedAtMs": 1,
+        "endedAtMs": 2,
+        "runIds": ["agent-run"],
+        "compactedAtMs": 3,
+    }

@@ -16,7 +16,7 @@ from provstore.evidence.aep import judge
 from provstore.evidence.aep.text import MAX_BYTES
 from provstore.model.aep import ContainerVerdict
 from provstore.sources import aep
-from tests.agent_records import Emitter, Record, canon, lines, linked, record, sha256, unsigned
+from tests.agent_records import Emitter, bundle, compacted, ledger, lines, linked, record
 
 AGENT = Emitter()
 CHAIN = [AGENT.signed(one) for one in linked([record(number=number) for number in range(3)])]
@@ -24,50 +24,6 @@ ODD = (
     b'{ "schema_version":"aep/v0.5" , "run_id":"r","created_at_ms":1.0,"__proto__":{"polluted":true},'
     b'"10":1,"9":-0,"big":1e21,"\xf0\x9f\x98\x80":"\\u00e9\\/","\xef\xbf\xbf":[ ]}'
 )
-
-
-def bundle(records: list[Record]) -> Record:
-    manifest = {
-        "schema_version": "aep-bundle/v0.1",
-        "producer": "test",
-        "created_at": "2026-01-01T00:00:00.000Z",
-        "record_count": len(records),
-        "run_ids": sorted({one["run_id"] for one in records}),
-        "started_at_ms": min(one["created_at_ms"] for one in records),
-        "ended_at_ms": max(one["created_at_ms"] for one in records),
-        "records": [
-            {"index": place, "digest": sha256(canon(unsigned(one))), "run_id": one["run_id"]}
-            for place, one in enumerate(records)
-        ],
-    }
-    manifest["bundle_digest"] = sha256(canon(manifest))
-    return {"schema_version": "aep-bundle/v0.1", "manifest": manifest, "records": records}
-
-
-def ledger(records: list[Record]) -> list[Record]:
-    before, made = "", []
-    for place, one in enumerate(records):
-        wrapped = {"seq": place, "prevHash": before, "record": one}
-        before = sha256(canon(wrapped))
-        made.append({**wrapped, "hash": before})
-    return made
-
-
-def compacted(entries: list[Record]) -> Record:
-    return {
-        "fromSeq": entries[0]["seq"],
-        "toSeq": entries[-1]["seq"],
-        "recordCount": len(entries),
-        "proofHash": sha256("".join(one["hash"] for one in entries).encode()),
-        "firstRecordHash": entries[0]["hash"],
-        "firstRecordPrevHash": entries[0]["prevHash"],
-        "lastRecordHash": entries[-1]["hash"],
-        "toolRollups": [],
-        "startedAtMs": 1,
-        "endedAtMs": 2,
-        "runIds": ["agent-run"],
-        "compactedAtMs": 3,
-    }
 
 
 def judged(data: bytes) -> ContainerVerdict:
