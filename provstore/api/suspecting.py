@@ -87,6 +87,6 @@ def _sizes(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[
 
 
 def _put_in(action: Action, sizes: Mapping[str, Sizes]) -> Sizes | None:
-    """Return the size of what a rank put into a call: of its two lines of statistics, the one of the output is first."""
+    """Return the size of what a rank put into a call: of two lines of statistics, that of the output is first."""
     refs = [ref for ref in (action.delta_ref, *action.evidence_refs) if ref in sizes]
     return sizes[refs[1]] if len(refs) == 2 and refs[0] == action.delta_ref else None
