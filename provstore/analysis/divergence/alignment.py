@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from provstore.model.action import LOAD, SAVE, Action
@@ -43,12 +43,39 @@ def _by_content(groups: Mapping[str, GroupFacts]) -> dict[tuple[str, tuple[int, 
     return found
 
 
-Shifts = Mapping[tuple[str, int | None], int]
-"""By group and step, and by group alone with ``None``: what is added to sequence numbers of the second run."""
+Bucket = tuple[int, bool]
+"""The last step that a rank had begun, and whether the call came after it: some calls belong to no step."""
+Span = tuple[str, Bucket | None]
+"""Group and bucket, or the group alone."""
+Shifts = Mapping[Span, int]
+"""What is added to sequence numbers of the second run."""
+BEFORE_ALL: Bucket = (-1, True)
 
 
-def shifts_of(a: Iterable[Action], b: Sequence[Action], names: Mapping[str, str]) -> dict[tuple[str, int | None], int]:
-    """Return by how much sequence numbers of groups of ``b`` are behind those of ``a``, where it is not 0.
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One action and where it stands in its rank's program."""
+
+    action: Action
+    bucket: Bucket
+    place: int
+    """Number among the rank's actions of the epoch."""
+
+
+def placed(actions: Iterable[Action]) -> list[Placed]:
+    """Return actions with their places; each rank's stand in the order of its program."""
+    lasts: dict[int, tuple[int, int]] = {}
+    found = []
+    for action in actions:
+        step, place = lasts.get(action.rank, (BEFORE_ALL[0], 0))
+        bucket = (step, True) if action.step is None else (action.step, False)
+        lasts[action.rank] = (bucket[0], place + 1)
+        found.append(Placed(action, bucket, place))
+    return found
+
+
+def shifts_of(a: Iterable[Placed], b: Iterable[Placed], names: Mapping[str, str]) -> dict[Span, int]:
+    """Return by how much sequence numbers of groups of ``b`` are behind those of ``a``.
 
     A re-run that begins later counts from 0 again, and one that leaves out a batch counts on without it. Numbers of a
     step, or of the whole epoch, are shifted only when as many calls come from the first to the last in both runs:
@@ -63,26 +90,28 @@ def shifts_of(a: Iterable[Action], b: Sequence[Action], names: Mapping[str, str]
     return found
 
 
-def _spans(actions: Iterable[Action], names: Mapping[str, str]) -> dict[tuple[str, int | None], tuple[int, int]]:
-    found: dict[tuple[str, int | None], tuple[int, int]] = {}
-    for action in actions:
+def _spans(given: Iterable[Placed], names: Mapping[str, str]) -> dict[Span, tuple[int, int]]:
+    found: dict[Span, tuple[int, int]] = {}
+    for one in given:
+        action = one.action
         if action.group is not None and action.seq is not None:
             group = names.get(action.group, action.group)
-            for key in {(group, None), (group, action.step)}:
+            for key in ((group, None), (group, one.bucket)):
                 first, last = found.get(key, (action.seq, action.seq))
                 found[key] = (min(first, action.seq), max(last, action.seq))
     return found
 
 
-def key_of(action: Action, names: Mapping[str, str], shifts: Shifts) -> Key:
+def key_of(one: Placed, names: Mapping[str, str], shifts: Shifts) -> Key:
     """Return what a call or event is known by in both runs; never its place in a file."""
+    action = one.action
     if action.group is None:
         # A checkpoint lies elsewhere in each run.
         return (action.rank, action.op, action.step, None if action.op in (LOAD, SAVE) else action.name)
     group = names.get(action.group, action.group)
     if action.seq is None:
         return (action.rank, group, "p2p", action.op_id, action.op)
-    shift = shifts.get((group, action.step), shifts.get((group, None), 0))
+    shift = shifts.get((group, one.bucket), shifts.get((group, None), 0))
     return (action.rank, group, action.seq + shift, action.op_id if _is_p2p(action) else None)
 
 

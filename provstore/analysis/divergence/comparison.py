@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from provstore.analysis.divergence import divergence as words
-from provstore.analysis.divergence.alignment import GroupFacts, Key, Shifts, aligned, key_of, shifts_of
+from provstore.analysis.divergence.alignment import GroupFacts, Key, Placed, Shifts, aligned, key_of, placed, shifts_of
 from provstore.analysis.divergence.divergence import KINDS, Correlation, Coverage, Divergence, Event, Point
 from provstore.analysis.divergence.reading import Reading, reading_of
 from provstore.model.action import Action
@@ -14,7 +14,6 @@ from provstore.model.action import Action
 _NS = 1_000_000_000
 _Order = tuple[int, int, int, int]
 """Epoch, step, place in the rank's program, and what of the call differs."""
-_UNKNOWN_STEP = -1
 
 
 @dataclass(slots=True)
@@ -63,23 +62,23 @@ class Comparison:
 
     def epoch(self, number: int, a: Iterable[Action], b: Iterable[Action]) -> None:
         """Compare one epoch: of both runs what was recorded in it."""
-        left, right = list(a), list(b)
+        left, right = placed(a), placed(b)
         shifts = shifts_of(left, right, self._aligned)
         for (group, _), shift in shifts.items():
             if shift:
                 self._offsets.setdefault(group, shift)
-        theirs = {key: (action, place) for key, action, place in _keyed(right, self._aligned, shifts)}
-        ranks = {action.rank for action in left}, {action.rank for action in right}
-        for key, action, place in _keyed(left, {}, {}):
-            if action.step is not None:
-                self._step_ns.setdefault(action.step, action.at_ns)
+        theirs = dict(_keyed(right, self._aligned, shifts))
+        ranks = {one.action.rank for one in left}, {one.action.rank for one in right}
+        for key, one in _keyed(left, {}, {}):
+            if one.action.step is not None:
+                self._step_ns.setdefault(one.action.step, one.action.at_ns)
             other = theirs.pop(key, None)
             if other is None:
-                self._lone(number, place, action, action.rank in ranks[1], is_first=True)
+                self._lone(number, one, one.action.rank in ranks[1], is_first=True)
             else:
-                self._pair(number, place, action, other[0])
-        for action, place in theirs.values():
-            self._lone(number, place, action, action.rank in ranks[0], is_first=False)
+                self._pair(number, one, other.action)
+        for one in theirs.values():
+            self._lone(number, one, one.action.rank in ranks[0], is_first=False)
 
     def result(self, events: Sequence[Event] = ()) -> Divergence:
         """Return what was found."""
@@ -104,10 +103,10 @@ class Comparison:
             correlations=correlations,
         )
 
-    def _pair(self, epoch: int, place: int, a: Action, b: Action) -> None:
-        step = _UNKNOWN_STEP if a.step is None else a.step
-        for one, where, was, now in _facts(a, b):
-            self._differs(epoch, step, place, _point(one, epoch, a, where, was, now))
+    def _pair(self, epoch: int, one: Placed, b: Action) -> None:
+        a, step, place = one.action, one.bucket[0], one.place
+        for what, where, was, now in _facts(a, b):
+            self._differs(epoch, step, place, _point(what, epoch, a, where, was, now))
         inputs = self._inputs.setdefault(_instance(a), _Instance())
         for side, kind, left, right in (
             ("in", words.INPUT, a.digest_in, b.digest_in),
@@ -145,11 +144,12 @@ class Comparison:
         self._coverage.different += 1
         return "different"
 
-    def _lone(self, epoch: int, place: int, action: Action, rank_is_there: bool, *, is_first: bool) -> None:
+    def _lone(self, epoch: int, one: Placed, rank_is_there: bool, *, is_first: bool) -> None:
+        action = one.action
         kind = words.SEQUENCE_MISSING if rank_is_there else words.RANK_MISSING
         there, absent = action.action_id, None
         point = _point(kind, epoch, action, None, *((there, absent) if is_first else (absent, there)))
-        self._differs(epoch, _UNKNOWN_STEP if action.step is None else action.step, place, point)
+        self._differs(epoch, one.bucket[0], one.place, point)
         self._coverage.skip("missing-in-b" if is_first else "missing-in-a")
 
     def _differs(self, epoch: int, step: int, place: int, point: Point) -> None:
@@ -227,16 +227,14 @@ def compare(
     return comparison.result(events)
 
 
-def _keyed(actions: Iterable[Action], names: Mapping[str, str], shifts: Shifts) -> Iterator[tuple[Key, Action, int]]:
-    """Yield each action with its key and its place in its rank's program; of equal keys the later is told apart."""
+def _keyed(given: Iterable[Placed], names: Mapping[str, str], shifts: Shifts) -> Iterator[tuple[Key, Placed]]:
+    """Yield each action with its key; of equal keys the later is told apart."""
     seen: dict[Key, int] = {}
-    places: dict[int, int] = {}
-    for action in actions:
-        key = key_of(action, names, shifts)
+    for one in given:
+        key = key_of(one, names, shifts)
         again = seen.get(key, 0)
         seen[key] = again + 1
-        places[action.rank] = place = places.get(action.rank, -1) + 1
-        yield (*key, again), action, place
+        yield (*key, again), one
 
 
 def _instance(action: Action) -> tuple[object, ...]:
