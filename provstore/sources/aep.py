@@ -14,7 +14,7 @@ from provstore.evidence.aep.schema import RECORD
 from provstore.evidence.aep.text import MAX_BYTES, JsonText
 from provstore.model.aep import ARRAY, BUNDLE, COMPACTED, JSONL, LEDGER, Container, RawRecord
 from provstore.model.aep import RECORD as ONE
-from provstore.sources.aep_lines import Item, Lines, Place, torn_at
+from provstore.sources._aep_lines import Item, Lines, Place, torn_at
 
 FORMAT = "agent evidence"
 MAX_DOCUMENT = 256 * 1024 * 1024
