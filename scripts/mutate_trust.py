@@ -37,7 +37,7 @@ GROUPS = {
     "tree": (("evidence/merkle.py",), (f"{VECTORS}rfc6962.py",)),
     "journal": (
         tuple(f"journal/{name}.py" for name in ("frames", "segments", "scan", "evidence")),
-        (*(f"{JOURNAL}{name}.py" for name in ("frames", "append", "recovery")), FRAMES_OF_EVIDENCE),
+        (*(f"{JOURNAL}{name}.py" for name in ("frames", "scan", "append", "recovery")), FRAMES_OF_EVIDENCE),
     ),
 }
 """Name → (modules below provstore, tests that must notice)."""
