@@ -15,9 +15,12 @@ from provstore.journal import Journal
 from provstore.model.report import IngestReport
 from provstore.stores import GraphStore
 
-_HEAD_BYTES = 4096
+_HEAD_BYTES = 64 * 1024
+_DOCUMENT_HEAD_BYTES = 4096
 _DUMPS = READER
 DOCUMENT_READERS = ("prov-json", "prov-n")
+AGENT_READER, TRAINING_READER = "aep", "train-aep"
+READERS = (_DUMPS, *DOCUMENT_READERS, AGENT_READER, TRAINING_READER)
 
 
 def take_in(
@@ -37,10 +40,8 @@ def take_in(
         InputError: Nothing to read.
         StoreError: The journal or the graph cannot be written.
     """
-    from provstore.ingest import documents
-
-    if source is not None and source not in (_DUMPS, *DOCUMENT_READERS):
-        raise ConfigError(f"{source}: --as: not known; known are {', '.join((_DUMPS, *DOCUMENT_READERS))}")
+    if source is not None and source not in READERS:
+        raise ConfigError(f"{source}: --as: not known; known are {', '.join(READERS)}")
     given = list(sources)
     paths = [Path(one) for one in given if isinstance(one, str | os.PathLike)]
     objects = [one for one in given if not isinstance(one, str | os.PathLike)]
@@ -53,11 +54,28 @@ def take_in(
     if dumps:
         reports.append(ingest(replace(request, paths=dumps), journal, store))
     others = [path for path in paths if readers[path] != _DUMPS]
-    reports += [documents.ingest_file(path, readers[path], request, journal, store) for path in others]
-    reports += [documents.ingest_object(one, journal, store) for one in objects]
+    reports += [_take_in_file(path, readers[path], request, journal, store) for path in others]
+    if objects:
+        from provstore.ingest.documents import ingest_object
+
+        reports += [ingest_object(one, journal, store) for one in objects]
     if not reports:
         raise InputError("ingest: paths: nothing was given")
     return _together(reports)
+
+
+def _take_in_file(path: Path, reader: str, request: Request, journal: Journal, store: GraphStore) -> IngestReport:
+    if reader == AGENT_READER:
+        from provstore.ingest import agent_chains
+
+        return agent_chains.ingest_file(path, request, journal, store)
+    if reader == TRAINING_READER:
+        from provstore.ingest import training_imports
+
+        return training_imports.ingest_file(path, request, journal, store)
+    from provstore.ingest import documents
+
+    return documents.ingest_file(path, reader, request, journal, store)
 
 
 def _reader(path: Path) -> str:
@@ -72,9 +90,11 @@ def _reader(path: Path) -> str:
         # The reader of dumps reports a file that cannot be read, and goes on with the others.
         return _DUMPS
     for reader in DOCUMENT_READERS:
-        if rooms.load("sources", reader).recognises(head, path.name):
+        if rooms.load("sources", reader).recognises(head[:_DOCUMENT_HEAD_BYTES], path.name):
             return reader
-    return _DUMPS
+    if rooms.load("sources", TRAINING_READER).recognises(head):
+        return TRAINING_READER
+    return AGENT_READER if rooms.load("sources", AGENT_READER).recognises(head) else _DUMPS
 
 
 def _together(reports: Sequence[IngestReport]) -> IngestReport:

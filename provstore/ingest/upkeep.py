@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from provstore.errors import StoreError, TrustError
 from provstore.graph.derive import derive
 from provstore.graph.evidence_facts import bundle_block, record_blocks
 from provstore.graph.merge import merge
+from provstore.ingest.agent_joins import concerns, join_block
 from provstore.journal import BundleFrame, Journal, Problem, RecordFrame
 from provstore.model.block import Block
 from provstore.model.dump_lines import read
@@ -37,22 +39,37 @@ def replay(
         StoreError: A batch is lost or altered and there is no ``on_problem`` to tell; with it the others go on.
     """
     touched: dict[tuple[str, int], None] = {}
-    count, last = 0, start
+    count, last, may_join = 0, start, False
     for jseq, content in journal.accepted(after=start, on_problem=on_problem):
         for block in graph_blocks(journal, content):
             store.write(block)
         if isinstance(content, Block):
             touched[content.run, content.attempt] = None
+        may_join = may_join or concerns(content)
         count, last = count + 1, jseq
         if progress:
             progress(jseq, journal.position, "replaying the journal")
     for run, attempt in touched:
         dumps = stored_dumps(store, run, attempt)
         store.write(derive(dumps, merge(dumps).dumps, run, attempt))
+    if may_join:
+        _join(store, journal, is_forgiving=on_problem is not None)
     if count:
         # What others have appended meanwhile comes with the next call.
         store.write(Block("", 0), (journal.journal_id, last))
     return count
+
+
+def _join(store: GraphStore, journal: Journal, *, is_forgiving: bool) -> None:
+    """Exchange what is derived of agents and training runs; damage that is told elsewhere leaves it out."""
+    try:
+        joined = join_block(journal)
+    except (StoreError, TrustError):
+        if not is_forgiving:
+            raise
+        return
+    if joined is not None:
+        store.write(joined)
 
 
 def show_evidence(store: GraphStore, journal: Journal) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from provstore.model.action import TraceContext
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -50,6 +52,14 @@ class TrainedRun:
     conflicts: tuple[str, ...] = ()
     """Other trace ids that other sources gave."""
     axes: Mapping[str, object] = field(default_factory=dict)
+    """What was found of the agent records of its epochs, by axis."""
+    later: tuple[TraceContext, ...] = ()
+    """What its other attempts state, where they state something else."""
+
+    @property
+    def launches(self) -> tuple[TraceContext, ...]:
+        """What all its attempts state of their launch."""
+        return TraceContext(self.trace_id, self.parent_trace_id, self.parent_action, self.conflicts), *self.later
 
 
 @dataclass(frozen=True, slots=True)

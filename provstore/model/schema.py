@@ -109,7 +109,11 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "journal_ref": ("string", "journal id and number of the frame that holds a bundle or record"),
     "reader": ("string", "what read a source file, with its version"),
     "action_id": ("string", "id of a recorded action in its attempt"),
-    "chain": ("string", "local part of an instance's id: equal on all its ranks"),
+    "chain": (
+        "string",
+        "of a recorded action, local part of its instance's id: equal on all ranks; of an agent's record or action, "
+        "digest of the first record of its chain",
+    ),
     "train_epoch": ("int64", "training epoch"),
     "side_effect_class": ("string", "read, mutate-local, mutate-external, network-egress or unknown"),
     "recorded_mode": ("string", "mode whose content was really stored; policy_mode is what was demanded"),
@@ -132,7 +136,7 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "trace_id": ("string", "trace of what launched a run, as received"),
     "parent_trace_id": ("string", "trace that the launcher itself belongs to"),
     "parent_action": ("string", "launching action as run id and action id"),
-    "uri": ("string", "address of a checkpoint"),
+    "uri": ("string", "address of a checkpoint, or of what an agent's record refers to"),
     "source": ("string", "who saw what opened an escalation: rank:2, watch, operator"),
     "trigger": ("string", "what opened an escalation"),
     "escalated": ("string", "scope that is recorded more deeply: rank:2, group:…, host:…, epoch, run"),
@@ -142,5 +146,17 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "closed_step": ("int64", "training step at which it closed"),
     "closed_ns": ("int64", "when it closed"),
     "close_reason": ("string", "why it closed"),
+    "agent_run": ("string", "run of an agent that a record or action belongs to"),
+    "agent_id": ("string", "name that an agent gives itself, or that it acted for"),
+    "record_digest": ("string", "SHA-256 of an agent's record in canonical form without signatures"),
+    "body_digest": ("string", "SHA-256 of an agent's action in canonical form"),
+    "tool_name": ("string", "tool that an agent's action called"),
+    "claimed_mode": ("string", "recording mode that somebody else's file claims, checked by nobody"),
+    "refs": ("list<string>", "what an agent's action refers to"),
+    "stated_digest": ("string", "digest that a record states of what it refers to"),
+    "training_run": ("string", "training run that somebody joined with an agent's run"),
+    "accepted_by": ("string", "user and host that accepted a weak join"),
+    "ordinal": ("int64", "which of the actions with one id in one imported file, from 0"),
 }
-"""The same for the nodes of evidence, which are projected from signed bytes and never stand in a facts file."""
+"""The same for nodes that mostly are projected from record lines, not from facts files; in a facts file these stand
+among the properties without a column of their own."""

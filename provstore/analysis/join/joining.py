@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from urllib.parse import unquote
 
@@ -71,7 +72,8 @@ class _Joining:
         self._runs = {one.run: one for one in sorted(runs, key=lambda one: one.run)}
         self._links: dict[tuple[End, End], dict[str, list[str]]] = {}
         self._ambiguous: list[Ambiguity] = []
-        self._missing: list[Missing] = []
+        self._missing: list[tuple[str, Missing]] = []
+        """Each with the run that speaks of it."""
         self._unresolved: dict[str, None] = {}
 
     def report(self, asked: str | None, conflicts: tuple[str, ...]) -> JoinReport:
@@ -86,9 +88,10 @@ class _Joining:
         names = {(member.kind, member.run_id) for group in groups for member in group.members}
         kept = [one for one in links if (one.source.kind, one.source.run_id) in names]
         spoken = {name for _, name in names}
-        ambiguous = tuple(one for one in self._ambiguous if asked is None or one.said_by.split("/")[0] in spoken)
-        missing = tuple(one for one in self._missing if asked is None or one.said_by.split("/")[0] in spoken)
-        own = [f"trace-context-conflict: {one.run}: {other}" for one in self._runs.values() for other in one.conflicts]
+        ambiguous = tuple(one for one in self._ambiguous if asked is None or one.said_by in spoken)
+        missing = tuple(one for name, one in self._missing if asked is None or name in spoken)
+        shown = [one for one in self._runs.values() if asked is None or (TRAINING, one.run) in names]
+        own = [f"trace-context-conflict: {one.run}: {other}" for one in shown for other in one.conflicts]
         return JoinReport(
             asked,
             tuple(groups),
@@ -116,12 +119,10 @@ class _Joining:
                 name = referred_run(reference.uri)
                 if name is None or name == agent.run_id:
                     continue
-                said_by = agent.run_id if reference.action_id is None else f"{agent.run_id}/{reference.action_id}"
-                if name not in self._runs:
-                    found = Missing(reference.uri, said_by, reference.where)
-                    self._missing += [found] if found not in self._missing else []
-                    continue
                 start = self._launching(agent, reference.action_id, reference.uri)
+                if name not in self._runs:
+                    self._miss(reference.uri, start, reference.where)
+                    continue
                 self._add(start, self._end(TRAINING, name), REF, reference.where)
 
     def _launching(self, agent: AgentRun, action_id: str | None, uri: str) -> End:
@@ -133,23 +134,25 @@ class _Joining:
         return self._end(AGENT, agent.run_id, action_id)
 
     def _parents(self) -> None:
-        for run in self._runs.values():
-            if run.parent_action is not None:
-                name, _, action = run.parent_action.partition("/")
+        stated = [(one, launch) for one in self._runs.values() for launch in one.launches]
+        for run, launch in stated:
+            if launch.parent_action is not None:
+                name, _, action = launch.parent_action.partition("/")
                 agent = self._agents.get(unquote(name))
                 if agent is None or (action and unquote(action) not in agent.actions):
-                    self._missing.append(Missing(run.parent_action, run.run, "parent_action"))
+                    self._miss(launch.parent_action, self._end(TRAINING, run.run), "parent_action")
                 else:
                     start = self._end(AGENT, agent.run_id, unquote(action) or None)
                     self._add(start, self._end(TRAINING, run.run), PARENT_ACTION, "parent_action")
-            if run.parent_trace_id is not None and not is_placeholder(run.parent_trace_id):
-                found = [one for one in self._agents.values() if _best(one.trace_ids, (run.parent_trace_id,))]
+            parent = launch.parent_trace_id
+            if parent is not None and not is_placeholder(parent):
+                found = [one for one in self._agents.values() if _best(one.trace_ids, (parent,))]
                 for one in found:
-                    rule = _best(one.trace_ids, (run.parent_trace_id,)) or OTEL_LOSSY
+                    rule = _best(one.trace_ids, (parent,)) or OTEL_LOSSY
                     ends = self._end(AGENT, one.run_id), self._end(TRAINING, run.run)
                     self._add(*ends, PARENT_TRACE if STRENGTH[rule] != WEAK else rule, "parent_trace_id")
                 if not found and not self._is_joined(run.run):
-                    self._missing.append(Missing(run.parent_trace_id, run.run, "parent_trace_id"))
+                    self._miss(parent, self._end(TRAINING, run.run), "parent_trace_id")
 
     # What shared traces say
 
@@ -219,6 +222,16 @@ class _Joining:
 
     # The answer
 
+    def _miss(self, reference: str, speaker: End, where: str) -> None:
+        """Say that a run is missing, once for each that speaks of it."""
+        said_by = speaker.run_id if speaker.action_id is None else f"{speaker.run_id}/{speaker.action_id}"
+        for place, (name, known) in enumerate(self._missing):
+            if (known.reference, known.said_by) == (reference, said_by):
+                if where not in known.where.split("; "):
+                    self._missing[place] = (name, replace(known, where=f"{known.where}; {where}"))
+                return
+        self._missing.append((speaker.run_id, Missing(reference, said_by, where)))
+
     def _add(self, source: End, target: End, rule: str, where: str) -> None:
         places = self._links.setdefault((source, target), {}).setdefault(rule, [])
         if where not in places:
@@ -226,8 +239,7 @@ class _Joining:
 
     def _end(self, kind: str, run_id: str, action_id: str | None = None) -> End:
         axes: Mapping[str, object] = self._agents[run_id].axes if kind == AGENT else self._runs[run_id].axes
-        said = axes.get("authenticity")
-        return End(kind, run_id, action_id, said if isinstance(said, str) else None)
+        return End(kind, run_id, action_id, axes.get("authenticity"))
 
     def _link(self, source: End, target: End, found: Mapping[str, Sequence[str]]) -> Link:
         rules = tuple(sorted(found, key=_RULES.index))
@@ -288,7 +300,8 @@ class _Joining:
 
 
 def _own(run: TrainedRun) -> tuple[str, ...]:
-    return () if run.trace_id is None else (run.trace_id,)
+    said = (launch.trace_id for launch in run.launches)
+    return tuple(dict.fromkeys(raw for raw in said if raw is not None))
 
 
 def _best(left: Iterable[str], right: Iterable[str]) -> str | None:
