@@ -1,0 +1,252 @@
+"""Restore plans, skip lists, documents of a replay, and anchors of two runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from provstore.errors import ConfigError, InputError
+from provstore.evidence.aep import schema
+from provstore.evidence.replay import EpochFacts, compare_anchors, restore_plan, skips_from
+from provstore.evidence.replay.checkpoints import Given
+from provstore.evidence.replay.documents import (
+    Check,
+    checkpoint,
+    checkpoint_evidence,
+    fork,
+    replay_evidence,
+    require_valid,
+)
+from provstore.evidence.replay.script import script_of
+
+NOW = 1_796_000_000_123_456_789
+STATE, OTHER = "sha256:" + "5" * 64, "sha256:" + "6" * 64
+
+
+def rows(name: str, **more: object) -> list[dict[str, object]]:
+    return [
+        {"epoch": 2, "rank": rank, "step": step, name: f"sha256:{rank}{step}", "batch": step - 8, **more}
+        for rank in (0, 1)
+        for step in (8, 9)
+    ]
+
+
+def facts(**more: object) -> EpochFacts:
+    settings = {"deterministic_algorithms": True, "warn_only": False}
+    header = {"env_digest": OTHER, "python": "3.11.7", "torch": "2.15.0", "determinism": settings}
+    fields: dict[str, object] = {
+        "run": "r",
+        "attempt": 0,
+        "epoch": 2,
+        "bundles": ("b" * 64,),
+        "is_closed": True,
+        "steps": (8, 9),
+        "world_size": 2,
+        "ranks": (0, 1),
+        "environment": OTHER,
+        "headers": [header, header],
+        "data": rows("ids_digest"),
+        "rng": [
+            {"epoch": 2, "rank": rank, "step": 8, "where": "epoch", "digest": f"sha256:{rank}"}
+            | {"blob": str(rank), "bytes": 9}
+            for rank in (0, 1)
+        ],
+        "anchors": rows("params", order="o", rng="g", cursor=1),
+        "checkpoints": [saved(3), saved(7)],
+    }  # fmt: skip
+    return EpochFacts(**{**fields, **more})
+
+
+def saved(step: int, **more: object) -> dict[str, object]:
+    return {
+        "action": "save",
+        "rank": 0,
+        "step": step,
+        "uri": f"at-{step}.pt",
+        "state_digest": STATE,
+        "files": [],
+        **more,
+    }
+
+
+def present(_sha256: str, _size_bytes: int) -> str:
+    return "present"
+
+
+def test_an_epoch_of_which_everything_is_stored_can_be_exact() -> None:
+    plan = restore_plan(facts(), present)
+    assert (plan.verdict, plan.reasons, plan.is_fork, plan.catch_up_steps) == ("exact-possible", (), False, 0)
+    assert [one.name for one in plan.items] == [
+        "checkpoint", "rng", "data-order", "skip-list", "environment", "anchors",
+    ]  # fmt: skip
+    assert plan.item("checkpoint").source == "at-7.pt", "the nearest one before the epoch"
+
+
+def test_a_missing_or_altered_random_state_makes_a_plan_approximate_and_is_named() -> None:
+    for state in ("missing", "mismatch"):
+        plan = restore_plan(facts(), lambda blob, _, state=state: state if blob == "1" else "present")
+        assert plan.verdict == "approximate"
+        assert (plan.item("rng").state, "rank 1" in plan.item("rng").detail) == (state, True)
+
+
+@pytest.mark.parametrize("name", ["data", "anchors", "rng"])
+def test_no_plan_with_a_missing_item_is_exact(name: str) -> None:
+    everything = facts()
+    for rest in ([], [row for row in getattr(everything, name) if row["rank"] == 0]):
+        assert restore_plan(replace(everything, **{name: rest}), present).verdict == "approximate"
+    assert restore_plan(replace(everything, headers=[], environment=None), present).verdict == "approximate"
+
+
+def test_what_makes_a_rerun_differ_is_a_reason() -> None:
+    loose = [{**row, "determinism": {"deterministic_algorithms": False}} for row in facts().headers]
+    for changed, word in (
+        ({"is_closed": False}, "closed"),
+        ({"missing_ranks": (2,), "world_size": 3}, "ranks"),
+        ({"headers": loose}, "determinism"),
+        ({"checkpoints": [saved(5)], "earlier_rng": []}, "steps lie between"),
+        ({"headers": [facts().headers[0], {**facts().headers[1], "env_digest": STATE}]}, "environment"),
+    ):
+        plan = restore_plan(facts(**changed), present)
+        assert plan.verdict == "approximate"
+        assert any(word in reason for reason in plan.reasons)
+
+
+def test_without_a_checkpoint_only_the_beginning_of_a_run_can_be_run_again() -> None:
+    assert restore_plan(facts(checkpoints=[]), present).verdict == "not-possible"
+    assert restore_plan(facts(checkpoints=[], is_first=True), present).verdict == "approximate"
+    assert restore_plan(facts(checkpoints=[saved(9)]), present).verdict == "not-possible", "it came later"
+
+
+def test_a_copy_of_the_checkpoint_is_compared_byte_for_byte(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.pt"
+    copy.write_bytes(b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    stored = facts(checkpoints=[saved(7, files=[{"path": "at-7.pt", "bytes": 7, "sha256": digest}])])
+    item = restore_plan(stored, present, given=Given(copy)).item("checkpoint")
+    assert (item.state, item.checked) == ("present", True)
+    copy.write_bytes(b"weighty")
+    plan = restore_plan(stored, present, given=Given(copy))
+    assert (plan.item("checkpoint").state, plan.verdict) == ("mismatch", "not-possible")
+    assert restore_plan(stored, present).item("checkpoint").checked is False
+
+
+def test_names_of_files_in_evidence_are_not_followed_out_of_the_folder_that_was_given(tmp_path: Path) -> None:
+    files = [{"path": name, "bytes": 1, "sha256": "0" * 64} for name in ("../secret", "/etc/passwd")]
+    plan = restore_plan(facts(checkpoints=[saved(7, files=files)]), present, given=Given(tmp_path))
+    assert "no name inside a folder" in plan.item("checkpoint").detail
+
+
+def test_a_plan_that_skips_more_than_the_run_did_is_a_fork() -> None:
+    (skip,) = skips_from(b'[{"epoch": 2, "batch": 1, "reason": "poisoned"}]', "skips.json")
+    plan = restore_plan(facts(), present, [skip])
+    assert (plan.is_fork, plan.added_skips) == (True, (skip,))
+    did = [{**row, "skipped": "bad data"} if row["batch"] == 1 else row for row in facts().data]
+    assert not restore_plan(facts(data=did), present, [skip]).is_fork, "the run skipped it itself"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "is no list"),
+        ("[1]", "[0]: is no object"),
+        ('[{"epoch": 2, "batch": 0}]', "[0]: reason"),
+        ('[{"epoch": -1, "batch": 0, "reason": "x"}]', "[0]: epoch"),
+        ('[{"epoch": 2, "batch": true, "reason": "x"}]', "[0]: batch"),
+        ('[{"epoch": 2, "batch": 0, "reason": "x", "why": 1}]', "'why'"),
+        ("[", "JSON"),
+    ],
+)
+def test_a_skip_list_that_is_none_is_refused_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=r"skips\.json") as error:
+        skips_from(text.encode(), "skips.json")
+    assert said in str(error.value)
+
+
+def test_batches_that_the_epoch_does_not_have_are_refused() -> None:
+    for entry in (
+        {"epoch": 2, "batch": 7, "reason": "x"},
+        {"epoch": 1, "batch": 0, "reason": "x"},
+        {"epoch": 2, "batch": 0, "reason": "x", "ids_digest": OTHER},
+    ):
+        with pytest.raises(InputError):
+            restore_plan(facts(), present, skips_from(json.dumps([entry]).encode(), "skips.json"))
+
+
+def test_documents_fit_their_closed_schemas() -> None:
+    if not schema.is_available():
+        pytest.skip("needs the evidence extra")
+    plan = restore_plan(facts(), present)
+    forked = restore_plan(facts(), present, skips_from(b'[{"epoch": 2, "batch": 1, "reason": "x"}]', "s"))
+    check = Check("all are exact", [STATE], is_exact=True)
+    for kind, document in (
+        ("checkpoint-evidence", checkpoint_evidence(plan, NOW)),
+        ("checkpoint-evidence", checkpoint_evidence(forked, NOW)),
+        ("fork", fork(forked, "experiment", NOW)),
+        ("checkpoint", checkpoint(forked, NOW)),
+        ("replay-evidence", replay_evidence(plan, check, "provstore/1", NOW)),
+    ):
+        assert require_valid(kind, document)
+        with pytest.raises(ConfigError, match="dsse_envelope"):
+            require_valid(kind, {**document, "dsse_envelope": {}})
+    assert checkpoint_evidence(plan, NOW)["fork_of"] is None
+    assert checkpoint_evidence(forked, NOW)["fork_of"] == "r-" + "5" * 16
+    assert isinstance(replay_evidence(plan, check, "provstore/1", NOW)["seed"], str)
+
+
+def test_a_matching_replay_is_not_claimed_unless_it_was_found() -> None:
+    plan = restore_plan(facts(), present)
+    for check in (
+        Check("2 of 3 collectives are not exact", [STATE], is_exact=False),
+        Check("nothing was checked", [], is_exact=True),
+    ):
+        with pytest.raises(ConfigError, match="refused"):
+            replay_evidence(plan, check, "provstore/1", NOW)
+    forked = restore_plan(facts(), present, skips_from(b'[{"epoch": 2, "batch": 1, "reason": "x"}]', "s"))
+    with pytest.raises(ConfigError, match="fork"):
+        replay_evidence(forked, Check("all are exact", [STATE], is_exact=True), "provstore/1", NOW)
+
+
+def test_a_fork_needs_a_reason_that_exists_and_a_plan_that_is_one() -> None:
+    forked = restore_plan(facts(), present, skips_from(b'[{"epoch": 2, "batch": 1, "reason": "x"}]', "s"))
+    with pytest.raises(ConfigError, match="fork reason"):
+        fork(forked, "whim", NOW)
+    with pytest.raises(ConfigError, match="no fork"):
+        fork(restore_plan(facts(), present), "retry", NOW)
+
+
+def test_the_first_anchor_that_differs_is_named_with_step_rank_and_what() -> None:
+    stored = rows("params", order="o", rng="g", cursor=1)
+    assert compare_anchors(stored, stored, "again").is_equal
+    changed = [{**row, "rng": "x"} if (row["step"], row["rank"]) == (9, 1) else row for row in stored]
+    found = compare_anchors(stored, changed, "again")
+    assert found.first.to_dict() == {"epoch": 2, "step": 9, "rank": 1, "anchors": ["rng"]}
+    shorter = compare_anchors(stored, [row for row in stored if row["step"] == 8], "again")
+    assert (shorter.first.step, shorter.first.names) == (9, ("missing",))
+
+
+def test_parameters_that_were_not_probed_say_nothing_and_are_counted() -> None:
+    stored = rows("params", order="o", rng="g", cursor=1)
+    unprobed = [{**row, "params": None} for row in stored]
+    found = compare_anchors(stored, unprobed, "again")
+    assert (found.is_equal, found.not_probed) == (True, 4)
+    assert not compare_anchors([], [], "again").is_equal
+
+
+def test_other_samples_of_a_step_are_a_difference_of_its_data() -> None:
+    stored, data = rows("params", order="o", rng="g", cursor=1), rows("ids_digest")
+    other = [{**row, "ids_digest": OTHER} if row["step"] == 9 else row for row in data]
+    assert compare_anchors(stored, stored, "again", (data, other)).first.names == ("data",)
+
+
+def test_the_script_is_a_program_that_starts_nothing_whatever_the_evidence_says() -> None:
+    hostile = saved(7, uri='x"""\nimport os; os.system("true")\n#')
+    script = script_of(restore_plan(facts(run='a"\nimport os', checkpoints=[hostile]), present))
+    names: dict[str, object] = {}
+    exec(compile(script, "restore.py", "exec"), names)
+    assert "os" not in names
+    assert names["RUN"] == 'a"\nimport os'
+    assert script.isascii()
