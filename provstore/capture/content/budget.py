@@ -1,6 +1,7 @@
 """Budget of one rank: what may still be recorded in this step, and the reason where it may not.
 
 Limits in bytes are never exceeded. Own time is granted by prediction: what a step took too much is taken off the next.
+It is time of the processor: what other processes take from this one, and the wait for a disk, is no work of recording.
 A rank over its limit doubles the distance between the calls that it selects, and halves it again when idle.
 """
 
@@ -16,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provstore.capture.content.limits import Limits
-from provstore.capture.content.own_time import CLONE, DIGEST, FLAG, SNAPSHOT, STATISTICS, OwnTime
+from provstore.capture.content.own_time import CALL_FLAG, CLONE, DIGEST, FLAG, FLAGS, SNAPSHOT, STATISTICS, OwnTime
 from provstore.model.recording import BYTE_BUDGET, CLONE_BUDGET, DISK_RESERVE, TIME_BUDGET
 
-__all__ = ["CLONE", "DIGEST", "FLAG", "SNAPSHOT", "STATISTICS", "Budget", "Grant"]
+__all__ = ["CALL_FLAG", "CLONE", "DIGEST", "FLAG", "SNAPSHOT", "STATISTICS", "Budget", "Grant"]
 
 MOST_DOUBLINGS = 32
 _IDLE_STEPS = 8
@@ -59,7 +60,8 @@ class Budget:
         limits: What may be spent.
         directory: Where files go.
         snapshot_bytes: What earlier processes of the run have stored there.
-        clock_ns: Gives a time that only grows.
+        clock_ns: Gives a time that only grows, for the length of steps.
+        work_ns: Gives what the calling thread has had of the processor.
         disk: Gives size and free bytes of the disk; default asks for that of the directory.
     """
 
@@ -70,10 +72,12 @@ class Budget:
         *,
         snapshot_bytes: int = 0,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
+        work_ns: Callable[[], int] = time.thread_time_ns,
         disk: DiskUse | None = None,
     ) -> None:
         self._limits = limits
         self._clock_ns = clock_ns
+        self._work_ns = work_ns
         self._disk = disk or (lambda: _disk_of(Path(directory)))
         self._lock = threading.Lock()
         self._time = OwnTime()
@@ -99,7 +103,7 @@ class Budget:
         """Return whether a piece of work on so many bytes may be done now; what it takes is reserved if it may.
 
         Args:
-            work: ``FLAG``, ``DIGEST``, ``STATISTICS``, ``CLONE`` or ``SNAPSHOT``.
+            work: ``CALL_FLAG``, ``FLAG``, ``DIGEST``, ``STATISTICS``, ``CLONE`` or ``SNAPSHOT``.
             size_bytes: Bytes that are read or copied; of a snapshot those that are stored, of one tensor.
         """
         with self._lock:
@@ -108,18 +112,18 @@ class Budget:
             if reason is None:
                 self._time.promised_ns += predicted_ns
                 self._count(work, size_bytes)
-            elif work in {FLAG, DIGEST, STATISTICS} and reason in {BYTE_BUDGET, TIME_BUDGET}:
+            elif work in FLAGS | {DIGEST, STATISTICS} and reason in {BYTE_BUDGET, TIME_BUDGET}:
                 self._refused = reason
             return Grant(work, size_bytes, predicted_ns, reason)
 
     @contextmanager
     def working(self, grant: Grant) -> Iterator[None]:
-        """Measure granted work and settle it, whatever becomes of it."""
-        began_ns = self._clock_ns()
+        """Measure granted work of this thread and settle it, whatever becomes of it."""
+        began_ns = self._work_ns()
         try:
             yield
         finally:
-            self.settle(grant, self._clock_ns() - began_ns)
+            self.settle(grant, self._work_ns() - began_ns)
 
     def settle(self, grant: Grant, took_ns: int) -> None:
         """Take in how long granted work took."""
@@ -142,7 +146,7 @@ class Budget:
     def own_time(self, took_ns: int) -> None:
         """Take in time that recording spent on nothing that is asked for, such as the hooks themselves."""
         with self._lock:
-            self._time.spent_ns += took_ns
+            self._time.hooks_took(took_ns)
 
     def take_ring(self, size_bytes: int) -> str | None:
         """Return why the ring of recent steps may not hold so many bytes more, or ``None``: they are counted."""

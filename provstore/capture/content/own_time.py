@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, field
+from statistics import median, median_high
 
-FLAG, DIGEST, STATISTICS, CLONE, SNAPSHOT = "flag", "digest", "statistics", "clone", "snapshot"
+CALL_FLAG, FLAG = "call-flag", "flag"
+DIGEST, STATISTICS, CLONE, SNAPSHOT = "digest", "statistics", "clone", "snapshot"
+FLAGS = frozenset({CALL_FLAG, FLAG})
 
 ASSUMED_STEP_NS = 100_000_000
 """Length of a step as long as none has ended."""
 _STEPS = 64
+_PIECES = 9
 _NANOSECONDS = {
+    CALL_FLAG: (20_000, 0.3),
     FLAG: (20_000, 0.3),
     DIGEST: (40_000, 1.0),
     STATISTICS: (200_000, 1.5),
@@ -19,31 +23,43 @@ _NANOSECONDS = {
     SNAPSHOT: (100_000, 2.0),
 }
 """Kind of work → what it takes at first sight, for a piece and for a byte."""
-_FORGETS = 0.1
+_HOOKS = "hooks"
+_FIRST = (_HOOKS, CALL_FLAG, FLAG)
+"""What has its time before all else, the most urgent first: hooks run whatever is decided, and flags are cheap."""
 _MOST_DEBT_STEPS = 16
 """One slow moment, such as that of a busy host, must not end recording for good."""
+_MOST_SAVED_STEPS = 16
+"""So much of what steps left is set against a slow moment; no step may take more because of it."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """How one kind of work goes, in parts of what it takes at first sight."""
+    """How one kind of work goes, in parts of what it takes at first sight: the middle of the last pieces."""
 
-    factor: float = 1.0
+    _last: deque[float] = field(default_factory=lambda: deque((1.0,), _PIECES))
+
+    @property
+    def factor(self) -> float:
+        """What the next piece is believed to take; one slow or fast piece does not move it far."""
+        return median_high(self._last)
 
     def learn(self, took: float) -> None:
-        """Take in one piece of work: believe a slower one at once, a faster one by and by."""
-        self.factor = took if took > self.factor else self.factor + _FORGETS * (took - self.factor)
+        """Take in one piece of work."""
+        self._last.append(took)
 
 
 class OwnTime:
-    """The account of one rank; one step has a share of the median step, less what the last one took too much."""
+    """The account of one rank; a step has a share of the median step, less what those before took too much."""
 
     def __init__(self) -> None:
         self._steps: deque[int] = deque(maxlen=_STEPS)
+        self._step_ns = float(ASSUMED_STEP_NS)
         self._pace = {work: Pace() for work in _NANOSECONDS}
-        self._debt_ns = 0
-        self._flags_before_ns = 0
-        self._flags_ns = 0
+        self._saved_ns = 0
+        """Negative where the steps until now took too much."""
+        self._needed_before = dict.fromkeys(_FIRST, 0)
+        self._needed = dict.fromkeys(_FIRST, 0)
+        """In this step, by what comes first; what there was no time for is needed too."""
         self.spent_ns = 0
         """In this step."""
         self.chosen_ns = 0
@@ -53,7 +69,7 @@ class OwnTime:
 
     def allowance_ns(self, share: float) -> int:
         """Return how long this step may take in all."""
-        return max(0, self._share_ns(share) - self._debt_ns)
+        return max(0, self._share_ns(share) + min(0, self._saved_ns))
 
     def predicted_ns(self, work: str, size_bytes: int) -> int:
         """Return how long a piece of work is going to take."""
@@ -61,8 +77,13 @@ class OwnTime:
         return int(self._pace[work].factor * (piece + byte * size_bytes))
 
     def fits(self, work: str, needed_ns: int, share: float) -> bool:
-        """Return whether there is time for it; time that flags took in the last step is kept for flags."""
-        kept = 0 if work == FLAG else max(0, self._flags_before_ns - self._flags_ns)
+        """Return whether there is time for it, beside what comes first and was needed in the last step."""
+        kept = 0
+        for first in _FIRST:
+            if first == work:
+                self._needed[work] += needed_ns
+                break
+            kept += max(0, self._needed_before[first] - self._needed[first])
         return self.spent_ns + self.promised_ns + needed_ns + kept <= self.allowance_ns(share)
 
     def took(self, work: str, size_bytes: int, nanoseconds: int) -> None:
@@ -70,10 +91,13 @@ class OwnTime:
         piece, byte = _NANOSECONDS[work]
         self._pace[work].learn(nanoseconds / (piece + byte * size_bytes))
         self.spent_ns += nanoseconds
-        if work == FLAG:
-            self._flags_ns += nanoseconds
-        else:
+        if work not in FLAGS:
             self.chosen_ns += nanoseconds
+
+    def hooks_took(self, nanoseconds: int) -> None:
+        """Take in time that went into nothing that is asked for."""
+        self.spent_ns += nanoseconds
+        self._needed[_HOOKS] += nanoseconds
 
     def is_idle(self, share: float) -> bool:
         """Return whether chosen work left half of the time that was there for it."""
@@ -81,18 +105,21 @@ class OwnTime:
         return there_ns > 0 and self.chosen_ns * 2 <= there_ns
 
     def is_over(self, share: float) -> bool:
-        """Return whether the step took too long and chosen work has a part in it."""
-        return self.chosen_ns > 0 and self.spent_ns > self.allowance_ns(share)
+        """Return whether the step took too long, more than was saved, and chosen work has a part in it."""
+        left_ns = self.allowance_ns(share) + max(0, self._saved_ns)
+        return self.chosen_ns > 0 and self.spent_ns > left_ns
 
     def end_step(self, length_ns: int | None, share: float) -> None:
         """Begin the account of another step; ``None`` for the length of one whose begin was not seen."""
         whole, own = self._share_ns(share), self.spent_ns
-        self._debt_ns = min(max(0, self._debt_ns + own - whole), _MOST_DEBT_STEPS * whole)
-        self._flags_before_ns, self._flags_ns = self._flags_ns, 0
+        saved = self._saved_ns + whole - own
+        self._saved_ns = min(max(saved, -_MOST_DEBT_STEPS * whole), _MOST_SAVED_STEPS * whole)
+        self._needed_before, self._needed = self._needed, dict.fromkeys(_FIRST, 0)
         self.spent_ns = self.chosen_ns = 0
         if length_ns is not None:
             # A step that recording makes longer must not give it more time.
             self._steps.append(max(0, length_ns - own))
+            self._step_ns = median(self._steps)
 
     def _share_ns(self, share: float) -> int:
-        return int(share * (median(self._steps) if self._steps else ASSUMED_STEP_NS))
+        return int(share * self._step_ns)

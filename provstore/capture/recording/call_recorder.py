@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from provstore.capture.collective_calls import LiveCall, LiveGroup
+from provstore.capture.content.budget import CALL_FLAG
 from provstore.capture.recording import contents, names
 from provstore.capture.recording.alarms import Alarms
 from provstore.capture.recording.anchors import OrderAnchor
@@ -177,7 +178,7 @@ class CallRecorder:
 
     def _take_inputs(self, call: LiveCall, recorded: Recorded) -> None:
         group, content = names.group_key(call), recorded.content
-        if self._maker.test(content, content.inputs, call.inputs):
+        if self._maker.test(content, content.inputs, call.inputs, CALL_FLAG):
             self._alarms.saw_call(group, content.inputs.is_finite if content.inputs is not None else None)
         if content.inputs is not None and content.inputs.is_finite is False:
             recorded.judged = self._judge.call(call)
@@ -189,7 +190,7 @@ class CallRecorder:
 
     def _take_outputs(self, call: LiveCall, recorded: Recorded) -> None:
         content = recorded.content
-        if not self._maker.test(content, content.outputs, call.outputs):
+        if not self._maker.test(content, content.outputs, call.outputs, CALL_FLAG):
             return
         if content.outputs is not None and content.outputs.is_finite is not None:
             self._alarms.saw_call(names.group_key(call), content.outputs.is_finite)

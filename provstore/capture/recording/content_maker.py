@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,8 +78,15 @@ class ContentMaker:
         settled, self._here.settled_ns = getattr(self._here, "settled_ns", 0), 0
         self._guard.run("ContentMaker.spent", self._budget.own_time, max(0, nanoseconds - settled))
 
-    def test(self, content: Content, side: Side | None, tensors: Sequence[Any]) -> bool:
-        """Test whether the values of a side are finite; return whether its tensors can be read at all."""
+    def test(self, content: Content, side: Side | None, tensors: Sequence[Any], work: str = FLAG) -> bool:
+        """Test whether the values of a side are finite; return whether its tensors can be read at all.
+
+        Args:
+            content: Of the action.
+            side: One side of it.
+            tensors: Of that side.
+            work: ``CALL_FLAG`` for a call: those have their time before others.
+        """
         if side is None:
             return True
         if self._guard.identity_only:
@@ -87,7 +95,7 @@ class ContentMaker:
         if not _are_here(tensors):
             content.shortfall.add(NO_TENSOR_ACCESS)
             return False
-        grant = self._budget.ask(FLAG, side.bytes_held)
+        grant = self._budget.ask(work, side.bytes_held)
         if grant.reason is not None:
             content.shortfall.add(grant.reason)
             return True
@@ -277,9 +285,12 @@ class ContentMaker:
 
     @contextmanager
     def _working(self, grant: Grant) -> Iterator[None]:
-        with self._budget.working(grant):
-            yield
-        self._here.settled_ns = getattr(self._here, "settled_ns", 0) + grant.predicted_ns
+        began = time.thread_time_ns()
+        try:
+            with self._budget.working(grant):
+                yield
+        finally:
+            self._here.settled_ns = getattr(self._here, "settled_ns", 0) + time.thread_time_ns() - began
 
 
 def _are_here(tensors: Sequence[Any]) -> bool:

@@ -33,7 +33,7 @@ from provstore.capture.recording.worker import Worker
 from provstore.evidence import whole_files
 from provstore.model.action import TraceContext
 from provstore.model.canonical import tag_double
-from provstore.model.recording import Escalation
+from provstore.model.recording import FULL, Escalation
 
 AUTO_EPOCH_STEPS = 1000
 _CLOSE_SECONDS = 30.0
@@ -85,6 +85,8 @@ class Session:
             ring=Ring(),
             snapshots=Snapshots(SnapshotFile(plan.directory, self.rank), plan.run, budget, self.outbox),
         )
+        # Who asks for everything himself has what an escalation would give.
+        budget.escalate(plan.rules.mode_floor == FULL)
         judge = Judge(plan.rules, self.rank, self.process["host"], range(self.process["world_size"]), self.alarms)
         carriers = Carriers()
         self.events = TensorEvents(
@@ -292,7 +294,7 @@ class Session:
             self._put_escalation(one)
 
     def _end_budgets(self) -> None:
-        self._maker.end_step(is_escalated=self.alarms.is_escalated)
+        self._maker.end_step(is_escalated=self.alarms.is_escalated or self._plan.rules.mode_floor == FULL)
 
     def _opened(self, one: Escalation) -> None:
         self.guard.run("ring", self._maker.deepen, one.scope)

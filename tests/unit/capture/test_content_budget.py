@@ -38,7 +38,8 @@ class Clock:
 
 
 def budget(clock: Clock | None = None, disk: tuple[int, int] = (PLENTY, PLENTY), **limits: Any) -> Budget:
-    return Budget(Limits(**ROOMY | limits), "nowhere", clock_ns=clock or Clock(), disk=lambda: disk)
+    now = clock or Clock()
+    return Budget(Limits(**ROOMY | limits), "nowhere", clock_ns=now, work_ns=now, disk=lambda: disk)
 
 
 def granted(grant: Grant) -> int:
