@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -159,6 +159,7 @@ class _RankReader:
         self._snaps: dict[int, list[dict[str, Any]]] = {}
         self._steps: list[tuple[int, int, int]] = []
         self._calls: dict[str, tuple[Action, int, dict[str, Any]]] = {}
+        self._notes: list[tuple[int, Callable[[int], bytes]]] = []
 
     def look_ahead(self, lines: Iterator[tuple[dict[str, Any], str]]) -> None:
         """Take in what calls need and may come after them."""
@@ -205,15 +206,24 @@ class _RankReader:
         self._calls[action.action_id] = (action, ordinal, said)
 
     def finish(self) -> bool:
-        """Record the actions in program order; return whether one was new."""
-        is_new = False
+        """Record the actions in program order, the notes between them by their times; return whether one was new."""
+        is_new, notes = False, sorted(self._notes, key=lambda one: one[0])[::-1]
         for action, ordinal, said in sorted(self._calls.values(), key=lambda one: one[1]):
+            while notes and notes[-1][0] <= action.at_ns:
+                self._epoch.writer.note(notes.pop()[1], self._rank)
             found = self._with_content(action, ordinal, said)
             found = replace(found, parent=self._parent)
             is_new = self._epoch.writer.take(found, ordinal) or is_new
             self._parent = action.action_id
+        while notes:
+            self._epoch.writer.note(notes.pop()[1], self._rank)
         self._calls.clear()
         return is_new
+
+    def _note(self, at_ns: int | None, make: Callable[[int], bytes]) -> None:
+        """Hold a note back until the rank ends; one that no record can hold is refused at once."""
+        make(0)
+        self._notes.append((at_ns or 0, make))
 
     def _with_content(self, action: Action, ordinal: int, said: Mapping[str, Any]) -> Action:
         """Return the action with the content that is really there, and no mode above it."""
@@ -259,9 +269,9 @@ class _RankReader:
         if event == "opened" and one.opened_step is not None:
             epoch.opened(one.source, one.number, rank, one.opened_step)
         at_ns = said.get("at_ns") if type(said.get("at_ns")) is int else None
-        epoch.writer.note(
+        self._note(
+            at_ns,
             lambda n: records.escalation(history.run, history.attempt, n, one, event=event, rank=rank, at_ns=at_ns),
-            rank,
         )
 
     def _fault(self, said: dict[str, Any]) -> None:
@@ -269,11 +279,11 @@ class _RankReader:
         count, at_ns = capture_lines.count_or_none(said, "count") or 1, capture_lines.time(said)
         history, rank = self._epoch.writer.output.history, self._rank
         self._epoch.faults += 1
-        self._epoch.writer.note(
+        self._note(
+            at_ns,
             lambda n: records.capture_fault(
                 history.run, history.attempt, n, rank=rank, place=place, error=error, count=count, at_ns=at_ns
             ),
-            rank,
         )
 
     def _end(self, said: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ class EpochWriter:
         key = note_hash(make(0))
         if key not in self.output.history.notes:
             self.output.history.notes.add(key)
-            self._notes.append(make(self.output.history.next_n(rank)))
+            self._lines.append(make(self.output.history.next_n(rank)))
 
     def demand(self, document: Mapping[str, Scalar]) -> None:
         """Record the policy in force, unless the latest policy record is this one.
@@ -150,6 +150,7 @@ class EpochWriter:
         return self._report(held, NEW, link(self.output, held, self.notable))
 
     def _already(self, parts: Sequence[Held]) -> EpochReport:
+        self._flush()
         if not parts:
             # Its actions are covered by bundles of other epochs.
             said = [held for held in self.output.history.bundles if held.record["epoch"] != self.epoch]
