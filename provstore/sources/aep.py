@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,11 +92,12 @@ def _lines_or_object(place: Place, head: bytes) -> Container:
 
 
 def _object(place: Place, data: bytes, offset: int) -> Container:
+    spans = _bundle_spans(data, place.name)
+    if spans is not None:
+        return _bundle(place, data, offset, spans)
     text = JsonText(data)
     if isinstance(text.value, dict):
         wrapper = wrapper_of(text.value)
-        if wrapper == BUNDLE:
-            return _bundle(place, data, offset)
         if wrapper is not None:
             return _listed(place, [Item(offset, data)], ONE)
         kind = kind_of(text.value)
@@ -110,8 +111,16 @@ def _object(place: Place, data: bytes, offset: int) -> Container:
     return Container(ONE if kind == RECORD else kind, (raw,), place.name)
 
 
-def _bundle(place: Place, data: bytes, offset: int) -> Container:
-    spans = cutting.members(data, 0, place.name)
+def _bundle_spans(data: bytes, thing: str) -> dict[str, tuple[int, int]] | None:
+    """Return where the members of a bundle lie, found without parsing it: it may be larger than a record."""
+    try:
+        spans = cutting.members(data, 0, thing)
+    except InputError:
+        return None
+    return spans if wrapper_of(spans) == BUNDLE else None
+
+
+def _bundle(place: Place, data: bytes, offset: int, spans: Mapping[str, tuple[int, int]]) -> Container:
     (begin, _), (first, last) = spans["records"], spans["manifest"]
     if data[begin : begin + 1] != b"[":
         raise _refused(place, f"byte {offset + begin}: records is no list")

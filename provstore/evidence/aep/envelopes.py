@@ -13,7 +13,7 @@ from provstore.evidence import dsse, keys
 from provstore.evidence.aep import forms, legacy
 from provstore.evidence.aep.chains import DROPPED
 from provstore.evidence.aep.emit import PREDICATE_TYPE, SCHEME, STATEMENT_TYPE, SUBJECT
-from provstore.evidence.aep.text import JsonText
+from provstore.evidence.aep.text import MAX_LEVELS, JsonText
 from provstore.model.aep import Axis
 from provstore.model.canonical import bytes_of
 
@@ -65,12 +65,17 @@ def _judged(text: JsonText, envelope: _Envelope, public: bytes, *, check_legacy:
     if not keys.is_signed(public, dsse.pae(dsse.INTOTO, envelope.body), envelope.sig):
         retired = dsse.pae(dsse.INTOTO, envelope.text.encode())
         if keys.is_signed(public, retired, envelope.sig):
-            details |= {"scheme": legacy.B64_PAE, **_differences(text.value, JsonText(envelope.body).value)}
+            details |= {"scheme": legacy.B64_PAE, **_differences(text.value, _statement(envelope.body).value)}
             if check_legacy:
                 details["legacy"] = {"scheme": legacy.B64_PAE, "verified": True}
             return Axis(True, "unsupported-legacy", "signed over the base64 text of the payload", details)
         return Axis(True, "invalid", "the signature does not hold over the envelope", details)
-    return _bound(text, JsonText(envelope.body), details)
+    return _bound(text, _statement(envelope.body), details)
+
+
+def _statement(body: bytes) -> JsonText:
+    """Return what is signed: a record nests one level deeper in it."""
+    return JsonText(body, MAX_LEVELS + 1)
 
 
 def _bound(text: JsonText, statement: JsonText, details: dict[str, object]) -> Axis:
@@ -124,7 +129,7 @@ def _without_key(record: Mapping[str, Any], envelope: _Envelope) -> Axis:
         return Axis(True, "invalid", "; ".join(envelope.faults), details)
     if envelope.faults:
         details["faults"] = list(envelope.faults)
-    if envelope.body is not None and legacy.looks_like_base64_pae(record, JsonText(envelope.body).value):
+    if envelope.body is not None and legacy.looks_like_base64_pae(record, _statement(envelope.body).value):
         details["looks-like"] = legacy.B64_PAE
     return Axis(False, None, UNKNOWN_KEY, details)
 

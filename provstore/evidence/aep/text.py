@@ -33,12 +33,14 @@ class JsonText:
 
     Args:
         data: The bytes of the value, blanks around it included or not.
+        most_levels: How deep it may nest.
     """
 
-    __slots__ = ("_is_plain", "_kept", "_tree", "data", "fault", "value")
+    __slots__ = ("_is_plain", "_kept", "_most_levels", "_tree", "data", "fault", "value")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most_levels: int = MAX_LEVELS) -> None:
         self.data = data
+        self._most_levels = most_levels
         self.fault: str | None = None
         """Why it is not read, in words; ``value`` is then ``None``."""
         self.value: Any = None
@@ -89,7 +91,7 @@ class JsonText:
     def tree(self) -> Any:
         """Return the value with each number as its token."""
         if self._tree is None:
-            self._tree = _tree(self.data)
+            self._tree = _tree(self.data, self._most_levels)
         return self._tree
 
     def _read(self) -> None:
@@ -97,14 +99,14 @@ class JsonText:
             value = orjson.loads(self.data)
             # Equal text means: no repeated name, no blank, and every number and string spelled as it is written again.
             if orjson.dumps(value) == self.data:
-                if _is_deep(value, self.data):
-                    raise _too_deep()
+                if _is_deep(value, self.data, self._most_levels):
+                    raise _too_deep(self._most_levels)
                 self.value, self._is_plain = value, True
                 return
         except orjson.JSONDecodeError:
             # What is wrong is said by the slow reader, which also takes what orjson is too strict about.
             pass
-        self._tree = _tree(self.data)
+        self._tree = _tree(self.data, self._most_levels)
         self.value = _plain(self._tree)
 
 
@@ -131,15 +133,15 @@ def levels(data: bytes, most: int) -> int:
     return deepest
 
 
-def _tree(data: bytes) -> Any:
+def _tree(data: bytes, most_levels: int) -> Any:
     if data.startswith(_BOM):
         raise InputError("begins with a byte order mark")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start}: not UTF-8") from error
-    if data.count(b"[") + data.count(b"{") > MAX_LEVELS and levels(data, MAX_LEVELS) > MAX_LEVELS:
-        raise _too_deep()
+    if data.count(b"[") + data.count(b"{") > most_levels and levels(data, most_levels) > most_levels:
+        raise _too_deep(most_levels)
     try:
         tree = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -152,27 +154,27 @@ def _tree(data: bytes) -> Any:
     return tree
 
 
-def _too_deep() -> InputError:
-    return InputError(f"nests deeper than {MAX_LEVELS} levels")
+def _too_deep(most_levels: int) -> InputError:
+    return InputError(f"nests deeper than {most_levels} levels")
 
 
-def _is_deep(value: object, data: bytes) -> bool:
+def _is_deep(value: object, data: bytes, most_levels: int) -> bool:
     """Return whether a value nests deeper than is read; no recursion into hostile data."""
     brackets = data.translate(_AS_LIST, _FILLING).replace(b'""', b"")
     if b'"' in brackets or b"\\" in brackets:
         # Some string holds a bracket or an escape: the brackets alone tell nothing.
-        return _levels_of(value) > MAX_LEVELS
-    for _ in range(MAX_LEVELS):
+        return _levels_of(value, most_levels) > most_levels
+    for _ in range(most_levels):
         if not brackets:
             return False
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
 
 
-def _levels_of(value: Any) -> int:
-    """Return how deep a value nests, and no more than just above the limit."""
+def _levels_of(value: Any, most: int) -> int:
+    """Return how deep a value nests, and no further than just above ``most``."""
     level, depth = [value] if type(value) is dict or type(value) is list else [], 0
-    while level and depth <= MAX_LEVELS:
+    while level and depth <= most:
         members = [one for holder in level for one in (holder.values() if type(holder) is dict else holder)]
         level = [one for one in members if type(one) is dict or type(one) is list]
         depth += 1

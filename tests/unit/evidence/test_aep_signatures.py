@@ -165,6 +165,16 @@ def test_a_digest_made_in_another_spelling_is_valid_under_a_named_variant(
     assert (axis.status, axis.details["canonical_variant"]) == ("valid", variant)
 
 
+@pytest.mark.parametrize(("levels", "status"), [(62, "valid"), (63, "valid"), (64, None)])
+def test_a_record_as_deep_as_is_read_is_still_judged(levels: int, status: str | None) -> None:
+    deep: object = 1
+    for _ in range(levels):
+        deep = [deep]
+    axes = judged(AGENT.signed({**record(), "x": deep})).records[0].axes
+    assert axes["authenticity"].status == status
+    assert axes["structural"].status == ("pass" if status else "fail")
+
+
 @pytest.mark.parametrize(
     ("change", "differs"),
     [

@@ -187,6 +187,14 @@ def test_a_line_longer_than_is_read_among_others_is_passed_over_by_its_digest(tm
     assert verdict.records[1].sha256 == digest.hexdigest()
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_bundle_may_be_larger_than_a_record(indent: int | None) -> None:
+    records = linked([{**record(number=number), "note": "x" * 3_000_000} for number in range(6)])
+    verdict = judged(json.dumps(bundle(records), indent=indent).encode())
+    assert (verdict.kind, len(verdict.records)) == ("aep-bundle", 6)
+    assert (verdict.container.status, verdict.chain.status) == ("pass", "intact")
+
+
 # Digests of containers.
 
 
