@@ -9,19 +9,23 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from provstore import config
 from provstore.api.opening import existing
+from provstore.api.recorded_evidence import axes_of, export_agents, recorded_epochs
 from provstore.errors import ConfigError, InputError, ProvstoreError, TrustError
-from provstore.evidence import dsse, merkle, statement
+from provstore.evidence import dsse, epoch_bundles, merkle, records, statement
+from provstore.evidence.actions import OPENING
 from provstore.evidence.keys import Signer, fingerprint
 from provstore.exports.evidence import EvidenceExportOptions, EvidenceExportReport
+from provstore.exports.evidence.agent_records import AgentExportOptions, AgentExportReport
 from provstore.journal import Journal
 from provstore.model import canonical
-from provstore.model.evidence import BundleAt, RecordAt
+from provstore.model.evidence import EPOCH_BUNDLE, MODES, BundleAt, RecordAt
 from provstore.model.evidence_report import BundleRow, EvidenceItem, EvidenceList, RunEvidence
 
 BUNDLE, RECORD = "bundle", "record"
@@ -29,6 +33,7 @@ LEAST_PREFIX = 4
 MAX_CANDIDATES = 20
 
 _EPOCH = re.compile(r"epoch:(?P<run>.*):(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
+_RECORDED = re.compile(r"recorded:(?P<run>.*):(?P<number>0|[1-9][0-9]{0,15})", re.DOTALL)
 _RECORD = re.compile(r"(?:record:(?P<run>.*):)?(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL)
 _DIGEST = re.compile(r"(?:sha256:)?(?P<prefix>[0-9a-f]{1,64})")
 
@@ -41,20 +46,43 @@ class Evidence:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def listed(self, run: str | None = None, attempt: int | None = None) -> EvidenceList:
-        """Return the bundles of each run.
+    def listed(
+        self,
+        run: str | None = None,
+        attempt: int | None = None,
+        *,
+        epoch: int | None = None,
+        mode: str | None = None,
+    ) -> EvidenceList:
+        """Return the bundles of each run, and the training epochs that were recorded.
+
+        Args:
+            run: Only this run; so does ``attempt`` narrow it.
+            attempt: See ``run``.
+            epoch: Only this training epoch.
+            mode: Only training epochs whose weakest recorded mode is this one.
 
         Raises:
+            ConfigError: There is no such mode.
             InputError: There is no such run.
         """
-        return EvidenceList(tuple(self._of(scope) for scope in self._scopes(run, attempt, signed=False)))
+        if mode not in {None, *MODES}:
+            raise ConfigError(f"{mode}: --mode: is none of {', '.join(MODES)}")
+        found = [(self._of(scope), scope) for scope in self._scopes(run, attempt, signed=False)]
+        return EvidenceList(
+            tuple(
+                replace(one, recorded=recorded_epochs(self._journal, scope, epoch=epoch, mode=mode))
+                for one, scope in found
+            )
+        )
 
     def shown(self, target: str, run: str | None = None, attempt: int | None = None) -> EvidenceItem:
         """Return one bundle or record.
 
         Args:
-            target: ``epoch:RUN:N``; the index of a record, or ``record:RUN:INDEX``; or the beginning of a digest: of a
-                bundle's payload or epoch file, of a record or its leaf.
+            target: ``epoch:RUN:N``; ``recorded:RUN:N`` for a training epoch; the index of a record, or
+                ``record:RUN:INDEX``; the id of a recorded action; or the beginning of a digest: of a bundle's payload
+                or epoch file, of a record, its leaf or the epoch that it tells of.
             run: Narrows the search; so does ``attempt``.
             attempt: See ``run``.
 
@@ -64,7 +92,7 @@ class Evidence:
         """
         found = list(self._found(target, run, attempt))
         if len(found) == 1:
-            return found[0]
+            return self._with_axes(found[0])
         if not found:
             raise InputError(f"{target}: evidence: neither a bundle nor a record")
         listed = "; ".join(_named(one) for one in found[:MAX_CANDIDATES])
@@ -116,6 +144,25 @@ class Evidence:
             signing = Signing(sign, signer, _roles(fingerprint(signer.public_key), trust_file))
         return export(self._journal.evidence(*fits[0]), Path(directory), known, options or DEFAULTS, signing)
 
+    def exported_agents(
+        self,
+        directory: str | Path,
+        run: str | None = None,
+        attempt: int | None = None,
+        *,
+        options: AgentExportOptions,
+        signer: Signer | None = None,
+    ) -> AgentExportReport:
+        """Write the agent records of a run; see :func:`provstore.api.recorded_evidence.export_agents`."""
+        return export_agents(self._journal, Path(directory), run, options, attempt, signer)
+
+    def _with_axes(self, item: EvidenceItem) -> EvidenceItem:
+        """Return an epoch's bundle with the axes of its agent record; anything else as it is."""
+        if item.digests.get("recorded") is None:
+            return item
+        found = axes_of(self._journal, (item.run, item.attempt), item.digests["recorded"], known_publics())
+        return replace(item, axes=found)
+
     def _of(self, scope: Scope) -> RunEvidence:
         log, size = self._journal.evidence(*scope), self._journal.evidence_size(*scope)
         rows = tuple(_row(bundle) for bundle in log.bundles())
@@ -139,6 +186,16 @@ class Evidence:
             for scope in self._scopes(wanted, attempt, signed=False):
                 yield from (one for one in self._bundles(scope) if one.number == number)
             return
+        if target.startswith("recorded:"):
+            wanted, number = _parts(_RECORDED, target)
+            for scope in self._scopes(wanted, attempt, signed=False):
+                for epoch in recorded_epochs(self._journal, scope, epoch=number):
+                    yield from self._records(scope, epoch.index)
+            return
+        if "/" in target:
+            for scope in self._scopes(run, attempt, signed=False):
+                yield from self._actions(scope, target)
+            return
         if _RECORD.fullmatch(target):
             wanted, number = _parts(_RECORD, target)
             for scope in self._scopes(run if wanted is None else wanted, attempt, signed=False):
@@ -146,7 +203,8 @@ class Evidence:
             return
         asked = _DIGEST.fullmatch(target)
         if asked is None or len(asked["prefix"]) < LEAST_PREFIX:
-            forms = f"epoch:RUN:N, record:RUN:INDEX, INDEX, or at least {LEAST_PREFIX} hex digits of a digest"
+            named = "epoch:RUN:N, recorded:RUN:N, record:RUN:INDEX, INDEX, an action's id"
+            forms = f"{named}, or at least {LEAST_PREFIX} hex digits of a digest"
             raise ConfigError(f"{target}: evidence: it is none of {forms}")
         for scope in self._scopes(run, attempt, signed=False):
             yield from self._with_digest(scope, asked["prefix"])
@@ -161,6 +219,12 @@ class Evidence:
 
     def _bundles(self, scope: Scope) -> Iterator[EvidenceItem]:
         return (_bundle_item(scope, bundle) for bundle in self._journal.evidence(*scope).bundles())
+
+    def _actions(self, scope: Scope, action_id: str) -> Iterator[EvidenceItem]:
+        begins = OPENING + canonical.encode(action_id) + b","
+        for index, record in enumerate(self._journal.evidence(*scope).records()):
+            if record.line.startswith(begins):
+                yield _record_item(scope, index, record)
 
     def _records(self, scope: Scope, number: int) -> Iterator[EvidenceItem]:
         for index, record in enumerate(self._journal.evidence(*scope).records()):
@@ -261,7 +325,13 @@ def _record_item(scope: Scope, index: int, record: RecordAt) -> EvidenceItem:
 
 
 def _record_digests(line: bytes) -> dict[str, str]:
-    return {"sha256": hashlib.sha256(line).hexdigest(), "leaf": merkle.leaf_hash(line).hex()}
+    digests = {"sha256": hashlib.sha256(line).hexdigest(), "leaf": merkle.leaf_hash(line).hex()}
+    if b'"kind":"epoch-bundle"' in line:
+        with contextlib.suppress(TrustError):
+            said = records.parse(line)
+            if said["kind"] == EPOCH_BUNDLE:
+                digests["recorded"] = epoch_bundles.digest_of(said)
+    return digests
 
 
 def _parts(form: re.Pattern[str], target: str) -> tuple[str | None, int]:

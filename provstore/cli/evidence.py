@@ -20,8 +20,10 @@ from provstore.cli._text import counted, folded, printable, spelled_controls
 from provstore.errors import ConfigError
 
 if TYPE_CHECKING:
+    from provstore.evidence.keys import Signer
     from provstore.exports.evidence import EvidenceExportReport
-    from provstore.model.evidence_report import EvidenceItem, EvidenceList, RunEvidence
+    from provstore.exports.evidence.agent_records import AgentExportOptions, AgentExportReport
+    from provstore.model.evidence_report import EvidenceItem, EvidenceList, RecordedEpoch, RunEvidence
 
 _RUN = typer.Option(metavar="ID", help="Run, ID or run:ID [default: all].", show_default=False)
 _ATTEMPT = typer.Option(metavar="N", help="Incarnation of the run.", min=0)
@@ -31,6 +33,7 @@ _EXAMPLES = {
 
 \b
 provstore evidence show epoch:my-job:0
+provstore evidence show recorded:my-job:3
 provstore evidence show 17 --run my-job
 provstore evidence show sha256:3f5a --raw""",
     "export": """Examples:
@@ -38,6 +41,7 @@ provstore evidence show sha256:3f5a --raw""",
 \b
 provstore evidence export my-job -o evidence
 provstore evidence export my-job -o evidence --keyid hex --record 17
+provstore evidence export my-job -o agents --format aep-jsonl --per-action
 provstore evidence export my-job -o evidence --sign sshsig --sign minisign --key alice""",
 }
 
@@ -59,8 +63,12 @@ def list_(
     *,
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="The run, RUN or run:RUN [default: all].")] = None,
     attempt: Annotated[int | None, _ATTEMPT] = None,
+    epoch: Annotated[int | None, typer.Option(metavar="N", help="Only this training epoch.", min=0)] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="MODE", help="Only training epochs whose weakest recorded mode is this one.")
+    ] = None,
 ) -> None:
-    """List the signed bundles of each run.
+    """List the signed bundles of each run, and the training epochs that were recorded.
 
     What they state is shown as stated; provstore verify tells whether it holds. Exit code: 0 listed, 2 no such run, 7
     journal unavailable.
@@ -69,7 +77,7 @@ def list_(
 
     screen = Screen(settings)
     with opened(settings.store, settings.journal) as evidence:
-        found = evidence.listed(run_of(run), attempt)
+        found = evidence.listed(run_of(run), attempt, epoch=epoch, mode=mode)
     screen.show(found.to_dict(), lambda console: _draw_list(console, found))
 
 
@@ -78,7 +86,11 @@ def show(
     *,
     target: Annotated[
         str,
-        typer.Argument(metavar="ID", help="epoch:RUN:N, a record's index, record:RUN:INDEX, or a digest's beginning."),
+        typer.Argument(
+            metavar="ID",
+            help="epoch:RUN:N, recorded:RUN:N (a training epoch), a record's index, record:RUN:INDEX, an action's id, "
+            "or a digest's beginning.",
+        ),
     ],
     run: Annotated[str | None, _RUN] = None,
     attempt: Annotated[int | None, _ATTEMPT] = None,
@@ -99,7 +111,7 @@ def show(
     screen.show(found.to_dict(), lambda console: print_lines(console, _item_lines(found, console.width)))
 
 
-def export(
+def export(  # noqa: PLR0913 - the options of one command
     settings: Globals,
     *,
     run: Annotated[
@@ -130,6 +142,13 @@ def export(
     key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
     insecure_key_mode: Annotated[bool, _keys.INSECURE] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help="Agent records instead: aep-jsonl or aep-bundle."),
+    ] = None,
+    per_action: Annotated[
+        bool, typer.Option("--per-action", help="With --format: all actions too, in chained records of each rank.")
+    ] = False,
 ) -> None:
     """Write signed evidence as files that other programs verify.
 
@@ -139,8 +158,16 @@ def export(
     """
     from provstore.api.evidence_export import opened
     from provstore.exports.evidence import EvidenceExportOptions
+    from provstore.exports.evidence.agent_records import AgentExportOptions
 
     screen = Screen(settings)
+    if form is not None or per_action:
+        if form is None:
+            raise ConfigError("--per-action: goes with --format: aep-jsonl or aep-bundle")
+        if key is not None and not per_action:
+            raise ConfigError("--key: signs the records of single actions, and --per-action is not given")
+        signer = _keys.run_signer(key, insecure_mode=insecure_key_mode)[0] if key is not None else None
+        _export_agents(screen, (run_of(run), attempt), output, AgentExportOptions(form, per_action, overwrite), signer)
     options = EvidenceExportOptions(keyid=keyid, epoch=epoch, records=_records(record or ()), overwrite=overwrite)
     if key is not None and not sign:
         raise ConfigError("--key: it signs in the forms that --sign names, and there is none")
@@ -157,6 +184,29 @@ def export(
             signer=signer,
         )
     screen.show(report.to_dict(), lambda console: print_lines(console, _export_lines(report, console.width)))
+
+
+def _export_agents(
+    screen: Screen,
+    scope: tuple[str | None, int | None],
+    output: Path,
+    options: AgentExportOptions,
+    signer: Signer | None,
+) -> NoReturn:
+    from provstore.api.evidence_export import opened
+
+    settings = screen.settings
+    with opened(settings.store, settings.journal) as evidence, screen.progress("exporting"):
+        report = evidence.exported_agents(output, *scope, options=options, signer=signer)
+    screen.show(report.to_dict(), lambda console: print_lines(console, _agent_lines(report, console.width)))
+
+
+def _agent_lines(report: AgentExportReport, width: int) -> Iterator[Line]:
+    said = f"{report.directory}: {counted(report.records, 'agent record')} of run {report.run}"
+    yield from (Line(text, "bold") for text in folded(said, width, "", "  "))
+    for one in report.files:
+        text = f"{one.path}: {counted(one.records, 'record')}, {one.bytes} bytes, {one.validation}"
+        yield from (Line(part) for part in folded(text, width, "  ", "    "))
 
 
 def _records(given: Sequence[str]) -> Sequence[int] | str:
@@ -196,8 +246,19 @@ def _draw_list(console: Console, found: EvidenceList) -> None:
         ]
         if rows:
             grid(console, columns, rows)
+        if run.recorded:
+            grid(console, _RECORDED_COLUMNS, [_recorded_row(one) for one in run.recorded])
     if not found.runs:
         console.print("nothing is recorded", style="dim")
+
+
+_RECORDED_COLUMNS = ("training epoch", "part", "actions", "recorded", "demanded", "less because", "missing", "digest")
+
+
+def _recorded_row(one: RecordedEpoch) -> tuple[object, ...]:
+    less = ", ".join(f"{name} {count}" for name, count in one.shortfall.items())
+    missing = len(one.missing_ranks) or None
+    return (one.epoch, one.part, one.actions, one.recording_mode, one.policy_mode, less, missing, one.digest[:16])
 
 
 def _run_lines(run: RunEvidence, width: int) -> Iterator[Line]:
@@ -225,10 +286,21 @@ def _item_lines(found: EvidenceItem, width: int) -> Iterator[Line]:
             yield from (Line(text) for text in folded(f"{title}  {value}", width, "  ", "    "))
     if found.said is not None:
         yield from (Line(printable(text)) for text in json_text(found.said).split("\n"))
+    if found.axes is not None:
+        yield Line("agent record:", "bold")
+        for name, axis in found.axes.items():
+            yield from (Line(text) for text in folded(f"{name}  {_axis_text(axis)}", width, "  ", "    "))
     if found.checkpoint is not None:
         yield Line("checkpoint:", "bold")
         yield from (Line(f"  {printable(text)}") for text in found.checkpoint.rstrip("\n").split("\n"))
     yield Line("shown as stated; provstore verify tells whether it holds", "dim")
+
+
+def _axis_text(axis: object) -> str:
+    said = axis if isinstance(axis, dict) else {}
+    status = said.get("status") if said.get("evaluated") else "not evaluated"
+    reason = f": {said['reason']}" if said.get("reason") else ""
+    return f"{status}{reason}"
 
 
 def _export_lines(report: EvidenceExportReport, width: int) -> Iterator[Line]:

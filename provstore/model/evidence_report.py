@@ -36,6 +36,32 @@ class BundleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedEpoch:
+    """One training epoch that was recorded, or one part of it, as its bundle states it."""
+
+    epoch: int
+    part: int
+    actions: int
+    recording_mode: str
+    """The weakest mode whose content is there."""
+    policy_mode: str
+    """The strongest mode that was demanded."""
+    policy_reason: str
+    shortfall: Mapping[str, int]
+    """Why less was recorded than demanded → actions."""
+    closed: bool
+    """The epoch came to its end."""
+    missing_ranks: tuple[int, ...]
+    escalations: tuple[str, ...]
+    digest: str
+    """Of the bundle, 64 hex digits."""
+    agent_record: str | None
+    """SHA-256 of the agent record."""
+    index: int
+    """Of the bundle's record in the run tree."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEvidence:
     """The evidence about one attempt of one run."""
 
@@ -49,6 +75,8 @@ class RunEvidence:
     """Records up to the end of the last bundle, as that states it."""
     closed: bool
     bundles: tuple[BundleRow, ...]
+    recorded: tuple[RecordedEpoch, ...] = ()
+    """Training epochs."""
 
     @property
     def unsigned(self) -> int:
@@ -107,6 +135,8 @@ class EvidenceItem:
     checkpoint: str | None = None
     """The signed note of a bundle."""
     fault: str | None = None
+    axes: Mapping[str, object] | None = None
+    """Of the agent record of an epoch's bundle: what was looked at and what was found, axis by axis."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the item as JSON values; the keys are documented and stable."""
