@@ -30,7 +30,7 @@ def quick_action_reader(run: str, attempt: int) -> Callable[[bytes], tuple[Field
         + rb',"rank":(' + COUNT + rb'),"recording_mode":"(' + _words(MODES) + rb')","run":'
         + re.escape(canonical.encode(run)) + rb',"schema":1,"side_effect_class":"(?:' + _words(CLASSES)
         + rb')","state_changing":' + _FLAG + _may(state_digest_kind=STRING)
-        + rb',"timestamp_ms":' + COUNT + rb',"tool_name":' + STRING + rb',"training":\{' + _TRAINING
+        + rb',"timestamp_ms":' + COUNT + rb',"tool_name":' + STRING + rb',"training":\{' + _training()
         + rb"\}\}"
     ).fullmatch  # fmt: skip
     reasons: dict[bytes, str] = {}
@@ -91,6 +91,3 @@ def _training() -> bytes:
         + rb',"shortfall":' + _listed(rb'"(?:' + _words(SHORTFALLS) + rb')"')
         + _may(side=rb'"(?:in|out|call)"', step=COUNT, step_basis=rb'"recorded"')
     )  # fmt: skip
-
-
-_TRAINING = _training()

@@ -42,6 +42,15 @@ def of(answer: Checked, code: str) -> list[EvidenceFinding]:
     return [one for one in answer.findings if one.code == code]
 
 
+def places(answer: Checked, *left_out: str) -> list[tuple[object, ...]]:
+    """Code, epoch, record, place, rank, key and cause of each finding in the order of the report, but some codes."""
+    return [
+        (one.code, one.epoch, one.seq, one.where, one.rank, one.keyid, one.cause)
+        for one in answer.findings
+        if one.code not in (left_out or ("unanchored", "not-closed"))
+    ]
+
+
 def asked(answer: Checked, *allowed: str) -> tuple[str, int]:
     """Verdict and exit code, as a command would show them."""
     shown = Verification("run-1", 0, axes=answer.axes, findings=answer.findings, allowed=allowed)
