@@ -97,8 +97,10 @@ class Store:
         """Take in evidence: journal first, graph after; the same evidence twice changes nothing.
 
         Args:
-            sources: Folders of dumps, dumps, PROV-JSON and PROV-N files, or ``prov.model.ProvDocument`` objects.
-            source: Take every path for this: ``flight-recorder``, ``prov-json`` or ``prov-n``.
+            sources: Folders of dumps, dumps, PROV-JSON and PROV-N files, files of agent evidence or ``train-aep``
+                files, or ``prov.model.ProvDocument`` objects.
+            source: Take every path for this: ``flight-recorder``, ``prov-json``, ``prov-n``, ``aep`` or ``train-aep``;
+                ``evidence`` for one of the last two.
             run: Name of the run; else the sidecar's, else the base name of the folder.
             attempt: Incarnation of the run; else the sidecar's, else 0.
             rank_regex: How a file name tells the rank: an expression with a group named ``rank``.

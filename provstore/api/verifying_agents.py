@@ -108,6 +108,23 @@ def verify_agent_files(
     return answers
 
 
+def known_keys(keys: Sequence[str] = (), trust_file: str | Path | None = None) -> tuple[dict[str, bytes], Trust | None]:
+    """Return the public keys by the ids that signatures name, and the trust file that they partly come from.
+
+    Args:
+        keys: See :func:`verify_agent_files`.
+        trust_file: See :func:`verify_agent_files`.
+
+    Raises:
+        InputError: There is no such trust file.
+        ConfigError: A key is not given as ``ID=HEX`` or ``ID=FILE``.
+        TrustError: The trust file does not hold, or a key is not safe to trust.
+    """
+    given = _given(keys, ())
+    trust = _trust(trust_file, None, first_use=False, at=None)
+    return agent_keys.agent_keys(trust, given), trust
+
+
 def _given(keys: Sequence[str], public_keys: Sequence[str | Path]) -> dict[str, bytes]:
     found = {}
     for path in public_keys:

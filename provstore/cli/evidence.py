@@ -13,10 +13,13 @@ from rich.console import Console
 from provstore import errors
 from provstore.cli import _keys
 from provstore.cli._options import Globals, flags
+from provstore.cli._reports import ingest_code, ingest_lines
 from provstore.cli._screen import Line, Screen, json_text, print_lines
+from provstore.cli._stores import opened as opened_store
 from provstore.cli._tables import grid
 from provstore.cli._targets import run_of
 from provstore.cli._text import counted, folded, printable, spelled_controls
+from provstore.cli.join import join
 from provstore.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,17 +46,20 @@ provstore evidence export my-job -o evidence
 provstore evidence export my-job -o evidence --keyid hex --record 17
 provstore evidence export my-job -o agents --format aep-jsonl --per-action
 provstore evidence export my-job -o evidence --sign sshsig --sign minisign --key alice""",
+    "import": "Example: provstore evidence import agent.jsonl",
+    "join": "Example: provstore evidence join 463ac35c9f6413ad48485a3953bb6124",
 }
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the group."""
     group = typer.Typer(
-        help="List what is signed, look at it, export it for other programs.",
+        help="List what is signed, look at it, export it for other programs; take in and join what agents recorded.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
-    for name, command in (("list", list_), ("show", show), ("export", export)):
+    commands = (("list", list_), ("show", show), ("export", export), ("import", import_), ("join", join))
+    for name, command in commands:
         group.command(name, epilog=_EXAMPLES[name])(flags(command))
     app.add_typer(group, name="evidence")
 
@@ -207,6 +213,27 @@ def _agent_lines(report: AgentExportReport, width: int) -> Iterator[Line]:
     for one in report.files:
         text = f"{one.path}: {counted(one.records, 'record')}, {one.bytes} bytes, {one.validation}"
         yield from (Line(part) for part in folded(text, width, "  ", "    "))
+
+
+def import_(
+    settings: Globals,
+    *,
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Agent evidence, or a train-aep file.")],
+) -> None:
+    """Take in agent evidence or a train-aep file; same as ingest, which may take a file for something else.
+
+    Its bytes are kept as they are. Reading it again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store
+    or journal unavailable.
+    """
+    screen = Screen(settings)
+    with opened_store(settings, read_only=False) as store, screen.progress("reading"):
+        report = store.ingest(*paths, source="evidence")
+
+    def draw(console: Console) -> None:
+        told = ingest_lines(report, width=console.width, verbose=settings.verbose, quiet=settings.quiet)
+        print_lines(console, told)
+
+    screen.show(report.to_dict(), draw, ingest_code(report))
 
 
 def _records(given: Sequence[str]) -> Sequence[int] | str:

@@ -24,7 +24,8 @@ EXAMPLES = """Examples:
 provstore ingest dumps/
 provstore ingest dumps/ --run my-job --attempt 1
 provstore ingest dumps/ --seal --key alice
-provstore ingest pipeline.provn --as prov-n"""
+provstore ingest pipeline.provn --as prov-n
+provstore ingest agent.jsonl"""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,7 +61,7 @@ def ingest(
     key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
     insecure_key_mode: Annotated[bool, _keys.INSECURE] = False,
 ) -> None:
-    """Read dumps and PROV documents into the journal and the graph.
+    """Read dumps, PROV documents and agent evidence into the journal and the graph.
 
     Reading the same evidence again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store or journal
     unavailable.

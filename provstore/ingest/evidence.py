@@ -21,6 +21,8 @@ _DUMPS = READER
 DOCUMENT_READERS = ("prov-json", "prov-n")
 AGENT_READER, TRAINING_READER = "aep", "train-aep"
 READERS = (_DUMPS, *DOCUMENT_READERS, AGENT_READER, TRAINING_READER)
+EVIDENCE = "evidence"
+"""Taken for agent evidence, or for a file of another recorder: never for anything else."""
 
 
 def take_in(
@@ -40,7 +42,7 @@ def take_in(
         InputError: Nothing to read.
         StoreError: The journal or the graph cannot be written.
     """
-    if source is not None and source not in READERS:
+    if source is not None and source not in (*READERS, EVIDENCE):
         raise ConfigError(f"{source}: --as: not known; known are {', '.join(READERS)}")
     given = list(sources)
     paths = [Path(one) for one in given if isinstance(one, str | os.PathLike)]
@@ -48,7 +50,7 @@ def take_in(
     missing = [path for path in paths if not path.exists()]
     if missing:
         raise InputError("\n".join(f"{path}: no such file or folder" for path in missing))
-    readers = {path: source or _reader(path) for path in paths}
+    readers = {path: _reader_of_evidence(path) if source == EVIDENCE else source or _reader(path) for path in paths}
     reports = []
     dumps = [path for path in paths if readers[path] == _DUMPS]
     if dumps:
@@ -76,6 +78,10 @@ def _take_in_file(path: Path, reader: str, request: Request, journal: Journal, s
     from provstore.ingest import documents
 
     return documents.ingest_file(path, reader, request, journal, store)
+
+
+def _reader_of_evidence(path: Path) -> str:
+    return TRAINING_READER if path.is_file() and _reader(path) == TRAINING_READER else AGENT_READER
 
 
 def _reader(path: Path) -> str:

@@ -90,7 +90,7 @@ class End:
     kind: str
     run_id: str
     action_id: str | None = None
-    authenticity: object = None
+    authenticity: object = field(default=None, compare=False)
     """What is known of the signature of who says so."""
 
 
