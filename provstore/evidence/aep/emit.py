@@ -38,14 +38,7 @@ def sign_record(record: Mapping[str, Any], signer: keys.Signer, *, keyid: str | 
         TrustError: The signer gave a wrong signature, or the record is larger than anybody here would read.
     """
     canon = canonical_record(record)
-    subject = {"name": f"{SUBJECT}{record['run_id']}", "digest": {"sha256": hashlib.sha256(canon).hexdigest()}}
-    statement = {
-        "_type": STATEMENT_TYPE,
-        "subject": [subject],
-        "predicateType": PREDICATE_TYPE,
-        "predicate": orjson.Fragment(canon),
-    }
-    envelope = dsse.sign(orjson.dumps(statement), dsse.INTOTO, signer)
+    envelope = dsse.sign(statement(record["run_id"], canon), dsse.INTOTO, signer)
     made = envelope.signatures[0]
     name, sig = keyid or made.keyid, text_of(made.sig)
     body = {
@@ -54,6 +47,18 @@ def sign_record(record: Mapping[str, Any], signer: keys.Signer, *, keyid: str | 
         "signatures": [{"keyid": name, "sig": sig}],
     }
     return orjson.dumps({**record, "dsse_envelope": body, "signature": {"alg": "ed25519", "key_id": name, "sig": sig}})
+
+
+def statement(run_id: str, canon: bytes) -> bytes:
+    """Return what is signed of a record, as it is spelled here.
+
+    Args:
+        run_id: Of the record.
+        canon: Its canonical bytes.
+    """
+    subject = {"name": f"{SUBJECT}{run_id}", "digest": {"sha256": link(canon)}}
+    said = {"_type": STATEMENT_TYPE, "subject": [subject], "predicateType": PREDICATE_TYPE}
+    return b'%b,"predicate":%b}' % (orjson.dumps(said)[:-1], canon)
 
 
 def canonical_record(record: Mapping[str, Any]) -> bytes:

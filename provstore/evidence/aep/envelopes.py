@@ -12,7 +12,7 @@ from provstore.errors import InputError
 from provstore.evidence import dsse, keys
 from provstore.evidence.aep import forms, legacy
 from provstore.evidence.aep.chains import DROPPED
-from provstore.evidence.aep.emit import PREDICATE_TYPE, SCHEME, STATEMENT_TYPE, SUBJECT
+from provstore.evidence.aep.emit import PREDICATE_TYPE, SCHEME, STATEMENT_TYPE, SUBJECT, statement
 from provstore.evidence.aep.text import MAX_LEVELS, JsonText
 from provstore.model.aep import Axis
 from provstore.model.canonical import bytes_of
@@ -70,6 +70,8 @@ def _judged(text: JsonText, envelope: _Envelope, public: bytes, *, check_legacy:
                 details["legacy"] = {"scheme": legacy.B64_PAE, "verified": True}
             return Axis(True, "unsupported-legacy", "signed over the base64 text of the payload", details)
         return Axis(True, "invalid", "the signature does not hold over the envelope", details)
+    if _is_plain(text, envelope.body):
+        return Axis(True, "valid", None, {**details, "canonical_variant": forms.VERBATIM.variant, "binding": "exact"})
     return _bound(text, _statement(envelope.body), details)
 
 
@@ -78,34 +80,40 @@ def _statement(body: bytes) -> JsonText:
     return JsonText(body, MAX_LEVELS + 1)
 
 
-def _bound(text: JsonText, statement: JsonText, details: dict[str, object]) -> Axis:
+def _is_plain(text: JsonText, body: bytes) -> bool:
+    """Return whether what is signed is, to the byte, what is signed of such a record here: then no look inside it."""
+    run = text.value.get("run_id")
+    return isinstance(run, str) and body == statement(run, text.canon(drop=DROPPED))
+
+
+def _bound(text: JsonText, signed: JsonText, details: dict[str, object]) -> Axis:
     """Return whether what is signed is what the record says."""
-    reason = _statement_fault(statement)
+    reason = _statement_fault(signed)
     if reason is not None:
         return Axis(True, "invalid", reason, details)
-    subject = statement.value["subject"][0]
-    if not _is_same(text, statement):
+    subject = signed.value["subject"][0]
+    if not _is_same(text, signed):
         return Axis(True, "binding-mismatch", "the record says something else than what is signed", details)
     if subject["name"] != f"{SUBJECT}{text.value.get('run_id')}":
         return Axis(True, "binding-mismatch", "the signed subject names another run", details)
     for form in forms.FORMS:
-        if hashlib.sha256(statement.canon(form, part="predicate")).hexdigest() == subject["digest"]["sha256"]:
+        if hashlib.sha256(signed.canon(form, part="predicate")).hexdigest() == subject["digest"]["sha256"]:
             return Axis(True, "valid", None, {**details, "canonical_variant": form.variant, "binding": "exact"})
     return Axis(True, "binding-mismatch", "the signed digest is not the one of the record", details)
 
 
-def _is_same(text: JsonText, statement: JsonText) -> bool:
+def _is_same(text: JsonText, signed: JsonText) -> bool:
     for form in (forms.VERBATIM, forms.SAME_VALUE):
-        if text.canon(form, drop=DROPPED) == statement.canon(form, part="predicate"):
+        if text.canon(form, drop=DROPPED) == signed.canon(form, part="predicate"):
             return True
     return False
 
 
-def _statement_fault(statement: JsonText) -> str | None:
+def _statement_fault(signed: JsonText) -> str | None:
     """Return why the signed body is no statement of the profile."""
-    value = statement.value
+    value = signed.value
     if not isinstance(value, dict):
-        return f"the signed body is no statement: {statement.fault or 'no object'}"
+        return f"the signed body is no statement: {signed.fault or 'no object'}"
     if value.get("_type") != STATEMENT_TYPE:
         return f"_type is not {STATEMENT_TYPE}"
     if value.get("predicateType") != PREDICATE_TYPE:
@@ -134,9 +142,9 @@ def _without_key(record: Mapping[str, Any], envelope: _Envelope) -> Axis:
     return Axis(False, None, UNKNOWN_KEY, details)
 
 
-def _differences(record: Mapping[str, Any], statement: object) -> dict[str, object]:
+def _differences(record: Mapping[str, Any], said: object) -> dict[str, object]:
     """Return what today's rules would say of a signature over the base64 text."""
-    predicate = statement.get("predicate") if isinstance(statement, dict) else None
+    predicate = said.get("predicate") if isinstance(said, dict) else None
     signed = predicate.get("schema_version") if isinstance(predicate, dict) else None
     return {
         "today": ["invalid", "binding-mismatch"] if signed != record.get("schema_version") else ["invalid"],
