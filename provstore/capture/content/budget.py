@@ -80,6 +80,7 @@ class Budget:
         self._work_ns = work_ns
         self._disk = disk or (lambda: _disk_of(Path(directory)))
         self._lock = threading.Lock()
+        self._here = threading.local()
         self._time = OwnTime()
         self._bytes = _Bytes(snapshot_run=snapshot_bytes)
         self._doublings = {False: 0, True: 0}
@@ -123,7 +124,14 @@ class Budget:
         try:
             yield
         finally:
-            self.settle(grant, self._work_ns() - began_ns)
+            took_ns = self._work_ns() - began_ns
+            self._here.settled_ns = getattr(self._here, "settled_ns", 0) + took_ns
+            self.settle(grant, took_ns)
+
+    def settled_here(self) -> int:
+        """Return how long granted work took in this thread since this was last asked."""
+        took_ns, self._here.settled_ns = getattr(self._here, "settled_ns", 0), 0
+        return took_ns
 
     def settle(self, grant: Grant, took_ns: int) -> None:
         """Take in how long granted work took."""
@@ -143,10 +151,15 @@ class Budget:
         with self._lock:
             self._bytes.clones -= size_bytes
 
-    def own_time(self, took_ns: int) -> None:
-        """Take in time that recording spent on nothing that is asked for, such as the hooks themselves."""
+    def own_time(self, took_ns: int, *, is_chosen: bool = False) -> None:
+        """Take in time that recording spent on nothing that is asked for, such as the hooks themselves.
+
+        Args:
+            took_ns: That time.
+            is_chosen: It comes with granted work, and is less where less is granted.
+        """
         with self._lock:
-            self._time.hooks_took(took_ns)
+            (self._time.followed if is_chosen else self._time.hooks_took)(took_ns)
 
     def take_ring(self, size_bytes: int) -> str | None:
         """Return why the ring of recent steps may not hold so many bytes more, or ``None``: they are counted."""

@@ -18,7 +18,7 @@ class Limits:
     """
 
     steady_share: float = 0.02
-    """Own time per step, as a part of the moving median of step times."""
+    """Own time per step in the mean, as a part of the moving median of step times; one step plans for twice at most."""
     escalated_share: float = 0.25
     """The same while a scope of the rank is escalated."""
     digest_bytes_step: int = 64 * MIB

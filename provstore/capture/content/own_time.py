@@ -29,7 +29,9 @@ _FIRST = (_HOOKS, CALL_FLAG, FLAG)
 _MOST_DEBT_STEPS = 16
 """One slow moment, such as that of a busy host, must not end recording for good."""
 _MOST_SAVED_STEPS = 16
-"""So much of what steps left is set against a slow moment; no step may take more because of it."""
+"""So much of what steps left is kept, against a slow moment and for work that is too much for one share."""
+_MOST_SHARES = 2
+"""No step plans for more than this, whatever was saved."""
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class Pace:
 
 
 class OwnTime:
-    """The account of one rank; a step has a share of the median step, less what those before took too much."""
+    """The account of one rank: a share of each median step in the mean; what a step takes too much, others repay."""
 
     def __init__(self) -> None:
         self._steps: deque[int] = deque(maxlen=_STEPS)
@@ -69,7 +71,8 @@ class OwnTime:
 
     def allowance_ns(self, share: float) -> int:
         """Return how long this step may take in all."""
-        return max(0, self._share_ns(share) + min(0, self._saved_ns))
+        whole = self._share_ns(share)
+        return min(max(0, whole + self._saved_ns), _MOST_SHARES * whole)
 
     def predicted_ns(self, work: str, size_bytes: int) -> int:
         """Return how long a piece of work is going to take."""
@@ -84,7 +87,11 @@ class OwnTime:
                 self._needed[work] += needed_ns
                 break
             kept += max(0, self._needed_before[first] - self._needed[first])
-        return self.spent_ns + self.promised_ns + needed_ns + kept <= self.allowance_ns(share)
+        allowed = self.allowance_ns(share)
+        if work in FLAGS:
+            # The other half repays what steps before took too much.
+            allowed = max(allowed, self._share_ns(share) // 2)
+        return self.spent_ns + self.promised_ns + needed_ns + kept <= allowed
 
     def took(self, work: str, size_bytes: int, nanoseconds: int) -> None:
         """Take in that a piece of work has ended."""
@@ -99,6 +106,11 @@ class OwnTime:
         self.spent_ns += nanoseconds
         self._needed[_HOOKS] += nanoseconds
 
+    def followed(self, nanoseconds: int) -> None:
+        """Take in time that chosen work took beside what was measured of it."""
+        self.spent_ns += nanoseconds
+        self.chosen_ns += nanoseconds
+
     def is_idle(self, share: float) -> bool:
         """Return whether chosen work left half of the time that was there for it."""
         there_ns = self.allowance_ns(share) - (self.spent_ns - self.chosen_ns)
@@ -106,8 +118,7 @@ class OwnTime:
 
     def is_over(self, share: float) -> bool:
         """Return whether the step took too long, more than was saved, and chosen work has a part in it."""
-        left_ns = self.allowance_ns(share) + max(0, self._saved_ns)
-        return self.chosen_ns > 0 and self.spent_ns > left_ns
+        return self.chosen_ns > 0 and self.spent_ns > max(0, self._share_ns(share) + self._saved_ns)
 
     def end_step(self, length_ns: int | None, share: float) -> None:
         """Begin the account of another step; ``None`` for the length of one whose begin was not seen."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -71,12 +70,20 @@ class ContentMaker:
         self._worker = worker
         self._ring = ring
         self._snapshots = snapshots
-        self._here = threading.local()
 
-    def spent(self, nanoseconds: int) -> None:
+    def spent(self, nanoseconds: int, *, is_chosen: bool = False) -> None:
         """Count what a hook took beside the work that was granted in it; never raises."""
-        settled, self._here.settled_ns = getattr(self._here, "settled_ns", 0), 0
-        self._guard.run("ContentMaker.spent", self._budget.own_time, max(0, nanoseconds - settled))
+        beside = max(0, nanoseconds - self._budget.settled_here())
+        self._guard.run("ContentMaker.spent", partial(self._budget.own_time, beside, is_chosen=is_chosen))
+
+    @contextmanager
+    def charged(self, *, is_chosen: bool = False) -> Iterator[None]:
+        """Count what is done here as own time of recording."""
+        began = time.thread_time_ns()
+        try:
+            yield
+        finally:
+            self.spent(time.thread_time_ns() - began, is_chosen=is_chosen)
 
     def test(self, content: Content, side: Side | None, tensors: Sequence[Any], work: str = FLAG) -> bool:
         """Test whether the values of a side are finite; return whether its tensors can be read at all.
@@ -100,7 +107,7 @@ class ContentMaker:
             content.shortfall.add(grant.reason)
             return True
         try:
-            with self._working(grant):
+            with self._budget.working(grant):
                 side.is_finite = contents.is_finite(self._torch, tensors)
         except (ShortfallError, NotImplementedError) as error:
             content.fail(error)
@@ -151,7 +158,7 @@ class ContentMaker:
             return
         side.is_in_ring = wish.in_ring
         try:
-            with self._working(grant):
+            with self._budget.working(grant):
                 side.copies = contents.copied(self._torch, tensors)
         except BaseException:
             self._release(side)
@@ -227,7 +234,7 @@ class ContentMaker:
             self._ring.put(Held(content, late, group, lambda: self.let_go(content)))
 
     def _job(self, content: Content, wish: Wish, done: Callable[[], None], place: Place) -> Job:
-        def job() -> None:
+        def work() -> None:
             try:
                 self._find(content, wish)
                 if wish.with_snapshot:
@@ -240,6 +247,10 @@ class ContentMaker:
                 self._drop(wish)
                 self._guard.hook(done)
                 self.let_go(content)
+
+        def job() -> None:
+            with self.charged(is_chosen=True):
+                work()
 
         return job
 
@@ -256,7 +267,7 @@ class ContentMaker:
         if side.copies is None:
             self._budget.drop(grant)
             return
-        with self._working(grant):
+        with self._budget.working(grant):
             work(self._torch, side)
 
     def _late_job(self, held: Held) -> Job:
@@ -282,15 +293,6 @@ class ContentMaker:
             self._budget.release_ring(side.bytes_held)
         else:
             self._budget.release_clone(side.bytes_held)
-
-    @contextmanager
-    def _working(self, grant: Grant) -> Iterator[None]:
-        began = time.thread_time_ns()
-        try:
-            with self._budget.working(grant):
-                yield
-        finally:
-            self._here.settled_ns = getattr(self._here, "settled_ns", 0) + time.thread_time_ns() - began
 
 
 def _are_here(tensors: Sequence[Any]) -> bool:

@@ -131,25 +131,13 @@ class Session:
             self._open_epoch(0 if self.outbox.epoch is None else self.outbox.epoch + 1)
         self._steps_in_epoch += 1
         self._last_step = step
-        self.guard.run("unseen calls", self.hooks.look_for_unseen)
-        self.guard.run("tensor events", self.events.end_step)
-        ordinals = self.outbox.end_step(step)
-        loss, grad_norm = _number(loss), _number(grad_norm)
-        line = {
-            "t": "step",
-            "epoch": self.outbox.epoch,
-            "step": step,
-            "at_ns": time.time_ns(),
-            "loss": None if loss is None else tag_double(loss),
-            "grad_norm": None if grad_norm is None else tag_double(grad_norm),
-            "norm_is_local": norm_is_local if grad_norm is not None else None,
-            "ordinals": ordinals or None,
-        }
-        self._put(line)
-        self.guard.run("anchor", self._anchor, step, parameters)
-        self.guard.run("alarms", self._judge, step, loss, grad_norm, norm_is_local)
+        # Hashing a model takes what it takes: who asks for it spends no budget of calls.
+        params = self.guard.run("state digest", state_digest, self._torch, parameters)
+        with self._maker.charged():
+            self._describe_step(step, _number(loss), _number(grad_norm), norm_is_local, params)
         self.guard.run("budgets", self._end_budgets)
-        self.guard.run("flush", self.outbox.flush)
+        with self._maker.charged():
+            self.guard.run("flush", self.outbox.flush)
 
     def data(self, batch_ids: Any, skipped: str | None) -> None:
         """Take note of the samples of a batch."""
@@ -276,7 +264,27 @@ class Session:
         line = {"t": "epoch-end", "epoch": self.outbox.epoch, "step": max(self._last_step, 0)}
         self._put({**line, "at_ns": time.time_ns(), "closed": closed, "reason": reason})
 
-    def _anchor(self, step: int, parameters: Any) -> None:
+    def _describe_step(
+        self, step: int, loss: float | None, grad_norm: float | None, norm_is_local: bool, params: str | None
+    ) -> None:
+        self.guard.run("unseen calls", self.hooks.look_for_unseen)
+        self.guard.run("tensor events", self.events.end_step)
+        ordinals = self.outbox.end_step(step)
+        line = {
+            "t": "step",
+            "epoch": self.outbox.epoch,
+            "step": step,
+            "at_ns": time.time_ns(),
+            "loss": None if loss is None else tag_double(loss),
+            "grad_norm": None if grad_norm is None else tag_double(grad_norm),
+            "norm_is_local": norm_is_local if grad_norm is not None else None,
+            "ordinals": ordinals or None,
+        }
+        self._put(line)
+        self.guard.run("anchor", self._anchor, step, params)
+        self.guard.run("alarms", self._judge, step, loss, grad_norm, norm_is_local)
+
+    def _anchor(self, step: int, params: str | None) -> None:
         blob, _ = rng_blob(self._torch)
         said = {
             "t": "anchor",
@@ -285,7 +293,7 @@ class Session:
             "rng": digest_of(blob),
             "order": self._order.digest(),
             "cursor": self._cursor.batches,
-            "params": state_digest(self._torch, parameters),
+            "params": params,
         }
         self._put(said)
 
