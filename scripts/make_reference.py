@@ -23,7 +23,7 @@ _MADE = "<!-- Made by scripts/make_reference.py: edit the code, not this page. -
 _MODULES = ("dump", "block", "finding", "trace", "report", "prov", "evidence", "verification")
 _COMMANDS = (
     "demo", "ingest", "trace", "diagnose", "query", "export", "store info", "store check", "store rebuild", "doctor",
-    "seal", "verify", "evidence list", "evidence show", "evidence export",
+    "record", "seal", "verify", "evidence list", "evidence show", "evidence export",
     "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
 )  # fmt: skip
 
@@ -62,7 +62,8 @@ def protocol() -> str:
         lines += [f"- {title}: {', '.join(f'`{one}`' for one in types)}"]
     for module in _MODULES:
         lines += ["", *_module_page(module)]
-    return "\n".join(lines) + "\n"
+    recording = (ROOT / "scripts" / "protocol_recording.md").read_text(encoding="utf-8")
+    return "\n".join(lines) + "\n\n" + recording
 
 
 def findings() -> str:
