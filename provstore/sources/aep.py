@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ _MARKS = re.compile(
 
 def recognises(head: bytes) -> bool:
     """Return whether a file with these first bytes is meant as agent evidence."""
-    return cutting.first_byte(head) in (b"{", b"[") and _MARKS.search(head[:_HEAD]) is not None
+    return (
+        cutting.first_byte(head.removeprefix(codecs.BOM_UTF8)) in (b"{", b"[")
+        and _MARKS.search(head[:_HEAD]) is not None
+    )
 
 
 def read(source: Path | bytes, *, name: str | None = None) -> Container:

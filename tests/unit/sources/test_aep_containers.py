@@ -109,6 +109,7 @@ def test_a_last_line_that_is_whole_is_a_record_however_it_ends(end: bytes) -> No
         (b"\x00\x01\x02", "byte 0"),
         (b"\xff\xfe{", "not UTF-8"),
         (b"hello", "byte 0"),
+        (b'\xef\xbb\xbf{"schema_version":"aep/v0.5","run_id":"r","created_at_ms":1}', "byte order mark"),
         (b"{}", "an empty object"),
         (b"[]", "an empty list"),
         (b"[1,2]", "no JSON object"),
@@ -153,6 +154,12 @@ def test_a_bad_line_fails_alone_and_the_rest_is_read(bad: bytes, tmp_path: Path)
     assert verdict.records[1].sha256 == hashlib.sha256(bad).hexdigest()
     assert f"record 1 at byte {len(lines(CHAIN[:1]))}: " in verdict.problems[0]
     assert not verdict.records[1].axes["semantic"].evaluated or bad == b"{}"
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_meant_as_evidence_and_loses_its_first_line_only() -> None:
+    data = b"\xef\xbb\xbf" + lines(CHAIN)
+    assert aep.recognises(data)
+    assert [one.axes["structural"].status for one in judged(data).records] == ["fail", "pass", "pass"]
 
 
 def test_a_first_line_that_is_cut_off_does_not_hide_the_rest() -> None:
