@@ -306,3 +306,57 @@ def test_a_proof_with_a_wrong_index_size_root_or_hash_is_rejected_by_both(index)
     ]
     assert [verdicts(data) for data in wrong] == [(False, False)] * len(wrong)
     assert verdicts(checkpoint.tlog_proof(index, good, signed), b"{}") == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "start"),
+    [
+        (note(size="x"), "checkpoint: size: 'x' is not a decimal number"),
+        (note(size=""), "checkpoint: size: '' is not a decimal number"),
+        (note(size="1" * 50), f"checkpoint: size: '{'1' * 40}' is not"),
+        (note(root="!"), "checkpoint: root: "),
+        (note(root="AAAA"), "checkpoint: root: 3 bytes are not 32"),
+        (note(origin="a b"), "checkpoint: origin: 'a b' is empty or holds a blank"),
+        (b"a\nb\n\n", "checkpoint: lines: "),
+        (b"\xff", "checkpoint: encoding: byte 0 is not UTF-8"),
+        (b"a\0", "checkpoint: text: holds a control character"),
+        (b"x" * 65_537, "checkpoint: size: 65537 bytes are more than 65536"),
+        (note(lines=["garbage\n"]), "checkpoint: signature line: 'garbage' is none"),
+        (note(lines=[f"witness {b64(bytes(68))}\n"]), "checkpoint: signature line: 'witness AAAA"),
+        (note(lines=[f"{DASH}a b {b64(bytes(68))}\n"]), "checkpoint: signature: "),
+        (note(lines=[f"{DASH}a !\n"]), "checkpoint: signature: "),
+        (note(lines=[f"{DASH}a {b64(bytes(4))}\n"]), "checkpoint: signature: too short"),
+        (note(lines=[line()] * 65), "checkpoint: signatures: more than 64 lines"),
+    ],
+)
+def test_a_refusal_of_a_checkpoint_begins_with_the_place(data, start):
+    with pytest.raises(TrustError) as refused:
+        checkpoint.parse(data)
+    assert str(refused.value).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("data", "start"),
+    [
+        (note(), "proof: first line: is not c2sp.org/tlog-proof@v1"),
+        (b"\xff\n\n", "proof: encoding: byte 0 is not UTF-8"),
+        (b"x" * 131_073, "proof: size: 131073 bytes are more than 131072"),
+        (proof(extra="extra !"), "proof: extra: "),
+        (proof(index="Index 3"), "proof: index: is missing"),
+        (proof(index="index x"), "proof: index: 'x' is not a decimal number"),
+        (proof(index="index 3\n!"), "proof: hash: "),
+        (proof(index="index 3\nAAAA"), "proof: hash: 3 bytes are not 32"),
+        (proof(hashes=65), "proof: hashes: more than 64"),
+        (proof(data=b"x"), "checkpoint: lines: "),
+    ],
+)
+def test_a_refusal_of_a_proof_begins_with_the_place(data, start):
+    with pytest.raises(TrustError) as refused:
+        checkpoint.parse_tlog_proof(data)
+    assert str(refused.value).startswith(start)
+
+
+def test_a_signature_of_one_byte_behind_the_hash_of_its_key_has_the_form_of_one():
+    found = checkpoint.parse(note(lines=[f"{DASH}a {b64(b'abcde')}\n"]))
+
+    assert found.signatures == (("a", b"abcd", b"e"),)

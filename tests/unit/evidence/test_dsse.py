@@ -239,3 +239,72 @@ def test_a_large_hostile_object_is_refused_in_time():
     assert refusal(dsse.parse, b"{" + names + b',"n149999":0}') == "envelope-malformed"
     assert refusal(dsse.parse_foreign, b"{" + names + b',"n149999":0}') == "envelope-malformed"
     assert time.process_time() - start < 5
+
+
+NEED = "need exactly payload, payloadType, signatures"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (text(envelope() | {"extra": 1}), f"envelope: members: {NEED}"),
+        (b"[]", f"envelope: members: {NEED}"),
+        (text(envelope() | {"signatures": [1]}), "envelope: signature: need exactly keyid, sig"),
+        (text(envelope() | {"signatures": []}), "envelope: signatures: need a list with a signature"),
+        (text(envelope() | {"signatures": envelope()["signatures"] * 2}), "envelope: signatures: 2 are more than 1"),
+        (text(envelope(keyid=1)), "envelope: keyid: is no string"),
+        (text(envelope(sig=None)), "envelope: sig: is no string"),
+        (text(envelope(payload=7)), "envelope: payload: is no string"),
+        (text(envelope(keyid="x" * 65_537)), "envelope: keyid: more than 65536 bytes"),
+        (text(envelope(sig="A" * 65_540)), "envelope: sig: more than 65536 bytes"),
+        (text(envelope(payload="A" * 1_398_108)), "envelope: payload: more than 1048576 bytes"),
+        (text(envelope(kind="x" * 99)), f"envelope: payloadType: '{'x' * 60}' is not {dsse.INTOTO}"),
+        (text(envelope(kind="é\n")), f"envelope: payloadType: '\\xe9\\n' is not {dsse.INTOTO}"),
+        (text(envelope(kind=1)), f"envelope: payloadType: a int is not {dsse.INTOTO}"),
+    ],
+)
+def test_a_refusal_of_an_envelope_of_ours_names_the_place(data, message):
+    with pytest.raises(TrustError) as refused:
+        dsse.parse(data)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("parse", "data", "start"),
+    [
+        (dsse.parse, text(envelope(sig="e31=")), "envelope: sig: "),
+        (dsse.parse, text(envelope(payload="e31=")), "envelope: payload: "),
+        (dsse.parse, b"\xff", "envelope: "),
+        (dsse.parse, b"[" * 40, "envelope: "),
+        (dsse.parse_foreign, b"{}", "envelope: members: need payload, payloadType, signatures"),
+        (dsse.parse_foreign, text(envelope() | {"signatures": [{}]}), "envelope: members: need sig"),
+        (dsse.parse_foreign, text(envelope() | {"Payload": 1}), "envelope: member 'Payload': a known name in another"),
+        (dsse.parse_foreign, text(envelope(SIG=1)), "envelope: member 'SIG': a known name in another"),
+        (dsse.parse_foreign, text(envelope(kind=None)), "envelope: payloadType: is no string"),
+        (dsse.parse_foreign, text(envelope(keyid=3)), "envelope: keyid: is no string"),
+        (dsse.parse_foreign, text(envelope(sig=3)), "envelope: sig: is no string"),
+        (dsse.parse_foreign, text(envelope(payload=3)), "envelope: payload: is no string"),
+        (dsse.parse_foreign, text(envelope(payload="!" * 50)), f"envelope: payload: '{'!' * 40}': not base64"),
+        (dsse.parse_foreign, text(envelope(sig="!")), "envelope: sig: '!': not base64"),
+        (dsse.parse_foreign, text(envelope(kind="x")).replace(b'"x"', b'"\\udc00"'), "envelope: payloadType: holds a"),
+        (dsse.parse_foreign, text(envelope() | {"x": 1}).replace(b'"x":1', b'"x":NaN'), "envelope: number: NaN"),
+        (dsse.parse_foreign, text(envelope())[:-1], "envelope: "),
+        (dsse.parse_foreign, b"[" * 40, "envelope: "),
+        (dsse.parse_foreign, text(envelope() | {"signatures": envelope()["signatures"] * 17}),
+         "envelope: signatures: 17 are more than 16"),
+    ],
+)  # fmt: skip
+def test_a_refusal_of_an_envelope_begins_with_the_place(parse, data, start):
+    with pytest.raises(TrustError) as refused:
+        parse(data)
+    assert str(refused.value).startswith(start)
+
+
+@pytest.mark.parametrize("mixed", ["-A+A", "-A/A", "_A+A", "_A/A"])
+def test_a_foreign_text_has_one_alphabet_only(mixed):
+    assert refusal(dsse.parse_foreign, text(envelope(payload=mixed))) == "envelope-malformed"
+
+
+def test_what_is_too_long_to_be_signed_is_named():
+    with pytest.raises(TrustError, match="envelope: payload: 1048577 bytes are more than 1048576"):
+        dsse.sign(bytes(MIB + 1), dsse.INTOTO, keys.PrivateKey.generate())

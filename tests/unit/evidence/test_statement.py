@@ -282,3 +282,124 @@ def test_the_digest_of_an_epoch_is_that_of_its_file(count: int) -> None:
     file = b"".join(line + b"\n" for line in lines)
 
     assert statement.epoch_digest(lines) == hashlib.sha256(file).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("extra",), 1, "statement: needs exactly the members _type, predicate, predicateType, subject"),
+        ((P, "extra"), 1, "predicate: needs exactly the members anchors, attempt, clock, closed, epoch, first, "),
+        (("_type",), 1, "_type: is missing, or of another type"),
+        (("predicateType",), None, "predicateType: is missing, or of another type"),
+        ((P, "schema"), "1", "schema: is missing, or of another type"),
+        ((P, "schema"), True, "schema: is missing, or of another type"),
+        (("_type",), "x" * 99, f"_type: '{'x' * 80}' is not known here"),
+        ((P, "schema"), 2, "schema: '2' is not known here"),
+        (("subject",), {}, "subject: is no list"),
+        (("subject",), [], "subject: 0 are not one"),
+        (("subject", 0), 1, "subject: needs exactly the members digest, name"),
+        (("subject", 0, "digest"), 1, "digest: needs exactly the members sha256"),
+        (("subject", 0, "digest", "sha256"), "x", "subject: sha256: is not 64 hex digits"),
+        (("subject", 0, "name"), "x", "subject: is not named after run, attempt and epoch of the predicate"),
+        ((P, "policy"), 1, "policy: needs exactly the members digest, mode, reason"),
+        ((P, "policy", "digest"), "x", "policy: digest: is not 64 hex digits"),
+        ((P, "policy", "mode"), "x", "policy: mode: is not one of validation, delta, full"),
+        ((P, "policy", "reason"), 1, "reason: is no string"),
+        ((P, "clock"), 1, "clock: needs exactly the members mono, source, wall"),
+        ((P, "clock", "wall"), 1, "wall: is no string"),
+        ((P, "clock", "wall"), "now", "clock: wall: is no time in UTC"),
+        ((P, "clock", "mono"), 1, "clock: mono: is no string"),
+        ((P, "clock", "mono"), "5", "clock: mono: is no tagged integer"),
+        ((P, "clock", "source"), 1, "clock: source: is no string"),
+        ((P, "closed"), 1, "closed: is neither true nor false"),
+        ((P, "first"), -1, "first: is no number from 0"),
+        ((P, "size"), True, "size: is no number from 0"),
+        ((P, "size"), 80, "size: 80 is not above first, 80"),
+        ((P, "run"), 1, "run: is no string"),
+        ((P, "store"), 1, "store: is no string"),
+        ((P, "attempt"), "1", "attempt: is no number from 0"),
+        ((P, "epoch"), -1, "epoch: is no number from 0"),
+        ((P, "trainEpoch"), -1, "trainEpoch: is no number from 0"),
+        ((P, "world"), "8", "world: is no number from 0"),
+        ((P, "root"), 1, "root: is not 64 hex digits"),
+        ((P, "prev"), "x", "prev: is not 64 hex digits"),
+        ((P, "steps"), 1, "steps: is no list"),
+        ((P, "steps"), [1], "steps: are not two"),
+        ((P, "steps"), [1, -1], "steps: is no number from 0"),
+        ((P, "steps"), [2, 1], "steps: 1 is before 2"),
+        ((P, "perRank"), 1, "perRank: is no list"),
+        ((P, "perRank", 0), 1, "perRank: needs exactly the members count, head, keyid, rank, sig"),
+        ((P, "perRank", 0, "rank"), -1, "perRank: rank: is no number from 0"),
+        ((P, "perRank", 0, "count"), -1, "perRank: count: is no number from 0"),
+        ((P, "perRank", 0, "head"), "x", "perRank: head: is not 64 hex digits"),
+        ((P, "perRank", 1, "keyid"), 1, "perRank: keyid: is no string"),
+        ((P, "perRank", 1, "sig"), 1, "perRank: sig: is no string"),
+        ((P, "perRank", 1, "sig"), None, "perRank: a head has a signature without a key, or a key without a signature"),
+        ((P, "perRank", 1, "rank"), 0, "perRank: ranks are not in order, once each"),
+        ((P, "perRankSha256"), A, "perRankSha256: stands beside listed ranks"),
+        ((P, "anchors"), 1, "anchors: is no list"),
+        ((P, "anchors", 0), 1, "anchors: needs exactly the members origin, root, seen, size"),
+        ((P, "anchors", 0, "origin"), 1, "anchors: origin: is no string"),
+        ((P, "anchors", 0, "seen"), 1, "anchors: seen: is no string"),
+        ((P, "anchors", 0, "root"), "x", "anchors: root: is not 64 hex digits"),
+        ((P, "anchors", 0, "size"), -1, "anchors: size: is no number from 0"),
+    ],
+    ids=lambda one: ".".join(map(str, one)) if isinstance(one, tuple) else None,
+)
+def test_a_refusal_of_a_statement_begins_with_the_place(
+    path: tuple[str | int, ...], value: object, message: str
+) -> None:
+    with pytest.raises(TrustError) as refused:
+        statement.parse(edited(put(*path, to=value)))
+    assert str(refused.value).startswith(f"statement: {message}")
+
+
+def test_a_digest_of_unlisted_ranks_that_is_none_is_named() -> None:
+    def edit(value: Any) -> None:
+        value[P].update(perRank=[], perRankSha256="x")
+
+    with pytest.raises(TrustError, match="statement: perRankSha256: is not 64 hex digits"):
+        statement.parse(edited(edit))
+
+
+def test_the_reason_why_a_statement_cannot_be_written_is_that_for_which_it_could_not_be_read() -> None:
+    with pytest.raises(ConfigError, match="statement: size: 80 is not above first, 80"):
+        dataclasses.replace(EPOCH, size=80).payload()
+
+
+@pytest.mark.parametrize("payload", [b"\xff", b"[" * 40, b" {}"])
+def test_a_text_that_is_no_statement_is_named_as_one(payload: bytes) -> None:
+    with pytest.raises(TrustError) as refused:
+        statement.parse(payload)
+    assert str(refused.value).startswith("statement: ")
+
+
+def test_heads_are_put_in_order_and_their_digest_leaves_out_who_signed_them() -> None:
+    plain, signed = RankHead(3, 7, B), RankHead(3, 7, B, "SHA256:x", "AA==")
+    text = rfc8785.dumps([{"count": 7, "head": B, "keyid": None, "rank": 3, "sig": None}])
+
+    assert statement.ranks_digest([signed]) == statement.ranks_digest([plain]) == hashlib.sha256(text).hexdigest()
+    assert statement.listed([signed, RankHead(0, 1, A)]) == ((RankHead(0, 1, A), signed), None)
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_an_epoch_is_closed_only_where_it_says_so(closing: bool) -> None:
+    assert json.loads(dataclasses.replace(EPOCH, closed=closing).payload())[P]["closed"] is closing
+
+
+@pytest.mark.parametrize(
+    ("digest", "weakest", "effective"),
+    [
+        (A, None, ("full", "audit")),
+        (A, ("full", "first"), ("full", "audit")),
+        (A, ("delta", "load"), ("delta", "load")),
+        (ZEROS, None, ("full", "audit")),
+        (ZEROS, ("full", "first"), ("full", "first")),
+    ],
+)
+def test_the_weakest_mode_of_the_records_counts_and_else_what_the_policy_states(
+    digest: str, weakest: tuple[str, str] | None, effective: tuple[str, str]
+) -> None:
+    stated = statement.Policy(digest, "full", "audit")
+
+    assert statement.effective(stated, weakest) == statement.Policy(digest, *effective)
