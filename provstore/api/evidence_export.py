@@ -15,6 +15,7 @@ from pathlib import Path
 import orjson
 
 from provstore import config
+from provstore.api import agent_items
 from provstore.api.opening import existing
 from provstore.api.recorded_evidence import axes_of, export_agents, recorded_epochs
 from provstore.errors import ConfigError, InputError, ProvstoreError, TrustError
@@ -196,6 +197,9 @@ class Evidence:
             for scope in self._scopes(run, attempt, signed=False):
                 yield from self._actions(scope, target)
             return
+        if target.startswith(agent_items.RUN_TARGET):
+            yield from agent_items.of_run(self._journal, target.removeprefix(agent_items.RUN_TARGET))
+            return
         if _RECORD.fullmatch(target):
             wanted, number = _parts(_RECORD, target)
             for scope in self._scopes(run if wanted is None else wanted, attempt, signed=False):
@@ -206,8 +210,15 @@ class Evidence:
             named = "epoch:RUN:N, recorded:RUN:N, record:RUN:INDEX, INDEX, an action's id"
             forms = f"{named}, or at least {LEAST_PREFIX} hex digits of a digest"
             raise ConfigError(f"{target}: evidence: it is none of {forms}")
-        for scope in self._scopes(run, attempt, signed=False):
-            yield from self._with_digest(scope, asked["prefix"])
+        yield from self._anywhere(asked["prefix"], run, attempt)
+
+    def _anywhere(self, prefix: str, run: str | None, attempt: int | None) -> Iterator[EvidenceItem]:
+        """Yield everything of which a digest begins so, agents' records first."""
+        of_agents = list(agent_items.with_digest(self._journal, prefix, run))
+        yield from of_agents
+        # A run that only agents tell of is none of the journal's own.
+        for scope in () if of_agents and run is not None else self._scopes(run, attempt, signed=False):
+            yield from self._with_digest(scope, prefix)
 
     def _with_digest(self, scope: Scope, prefix: str) -> Iterator[EvidenceItem]:
         for one in self._bundles(scope):
@@ -342,6 +353,8 @@ def _parts(form: re.Pattern[str], target: str) -> tuple[str | None, int]:
 
 
 def _named(one: EvidenceItem) -> str:
-    form = f"epoch:{one.run}:{one.number}" if one.kind == BUNDLE else f"record:{one.run}:{one.number}"
     digest = next(iter(one.digests.values()))
+    if one.kind == agent_items.AGENT_RECORD:
+        return f"sha256:{digest[:16]}… of agent run {one.run} ({one.where})"
+    form = f"epoch:{one.run}:{one.number}" if one.kind == BUNDLE else f"record:{one.run}:{one.number}"
     return f"{form} (attempt {one.attempt}, sha256 {digest[:16]}…)"

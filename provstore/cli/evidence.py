@@ -104,8 +104,8 @@ def show(
 ) -> None:
     """Show one bundle or record, as it is stored.
 
-    A digest is that of a bundle's payload or epoch file, of a record or its leaf. Exit code: 0 shown, 2 it names
-    nothing, or several (all are listed), 7 journal unavailable.
+    A digest is that of a bundle's payload or epoch file, of a record or its leaf, of an agent's record. Exit code: 0
+    shown, 2 it names nothing, or several (all are listed), 7 journal unavailable.
     """
     from provstore.api.evidence_export import opened
 
@@ -303,9 +303,11 @@ def _run_lines(run: RunEvidence, width: int) -> Iterator[Line]:
 
 
 def _item_lines(found: EvidenceItem, width: int) -> Iterator[Line]:
-    name = "epoch" if found.kind == "bundle" else "record"
+    name = {"bundle": "epoch", "agent-record": "agent record"}.get(found.kind, "record")
     number = "" if found.number is None else f" {found.number}"
     run = f"run {found.run}, attempt {found.attempt}" if found.run else "imported documents"
+    if found.kind == "agent-record":
+        run = f"agent run {found.run}" if found.run else "no run"
     yield from (Line(text, "bold") for text in folded(f"{name}{number} of {run}", width))
     facts = {**found.digests, "keyid": found.keyid, "sig": found.sig, "where": found.where, "fault": found.fault}
     for title, value in facts.items():

@@ -20,7 +20,7 @@ ADHOC_MAX_ROWS = 10_000
 NUMBERS = frozenset(("attempt", "index", "op_id", "p2p_seq", "rank", "seq"))
 """Parameters of shipped queries that are integers of 64 bits; the others are text or lists."""
 
-OFFERED = tuple(f"read/{topic}" for topic in ("collectives/", "documents/list", "evidence/", "runs/"))
+OFFERED = tuple(f"read/{topic}" for topic in ("agents/", "collectives/", "documents/list", "evidence/", "runs/"))
 """How the names of questions that people ask begin; the others are building blocks."""
 
 _PACKAGE = Path(__file__).parent.parent

@@ -118,7 +118,7 @@ class EvidenceItem:
     """One bundle or record, exactly as stored."""
 
     kind: str
-    """``bundle`` or ``record``."""
+    """``bundle``, ``record``, or ``agent-record`` for what an agent recorded."""
     run: str
     attempt: int
     number: int | None
@@ -127,7 +127,8 @@ class EvidenceItem:
     raw: bytes
     """The envelope, or the record line."""
     digests: Mapping[str, str]
-    """Name → 64 hex digits: ``payload_sha256``, ``subject_sha256`` of a bundle; ``sha256``, ``leaf`` of a record."""
+    """Name → 64 hex digits: ``payload_sha256``, ``subject_sha256`` of a bundle; ``sha256``, ``leaf`` of a record,
+    ``sha256``, ``record_digest`` of an agent's."""
     said: Mapping[str, object] | None
     """The statement or record as JSON values; ``None`` when it cannot be read."""
     keyid: str | None = None

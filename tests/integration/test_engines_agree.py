@@ -16,8 +16,8 @@ from tests.simulator import Scenario, Shape3D, Style, simulate
 _RUN = {"run": "job", "attempt": 0}
 _WITH_STAND_INS = {"store/absent"}
 """Templates that a store fills in; they are no questions of their own."""
-_OF_EVIDENCE = ("evidence/", "evidence_bytes/")
-"""Beginnings of the names of questions about what is signed: this job is not (test_evidence_engines_agree)."""
+_OF_EVIDENCE = ("agents/", "evidence/", "evidence_bytes/")
+"""Beginnings of the names of questions about what is signed or joined: nothing of this job is."""
 
 
 @pytest.fixture(scope="module")
