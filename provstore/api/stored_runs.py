@@ -155,20 +155,22 @@ def trustworthiness(run: StoredRun, belief: Belief | None, *, unverified: bool =
         TrustError: They do not hold, and that was not asked to be ignored.
     """
     from provstore.errors import EXIT_NO, EXIT_ROLLBACK, EXIT_STORE, TrustError
-    from provstore.model.verification import exit_code
+    from provstore.model.verification import EXIT_OF, exit_code
 
     if belief is None:
         return Trustworthiness(NOT_VERIFIED, findings=("no key or trust file says whose signatures count",))
     answer = _verified(run, belief)
-    code = exit_code((answer,))
-    told = tuple(f"{one.code}: {one.text}" for one in answer.findings)
-    is_bad = code in (EXIT_NO, EXIT_ROLLBACK, EXIT_STORE)
-    if is_bad and not unverified:
-        worst = next((one for one in answer.findings), None)
-        text = f"{run.run}: attempt {run.attempt}: {worst.text if worst else 'its evidence does not hold'}"
-        error = TrustError(text, code=worst.code if worst else "fault", hint="--unverified goes on, and says so")
-        raise error
-    return Trustworthiness(answer.verdict, answer.axes, told, code, is_ignored=is_bad)
+    code, bad = exit_code((answer,)), (EXIT_NO, EXIT_ROLLBACK, EXIT_STORE)
+    findings = sorted(answer.findings, key=lambda one: EXIT_OF.get(one.code, EXIT_NO) not in bad)
+    told = tuple(f"{one.code}: {one.text}" for one in findings)
+    if code in bad and not unverified:
+        where = f"{run.run}: attempt {run.attempt}"
+        raise TrustError(
+            f"{where}: {told[0] if told else 'its evidence does not hold'}",
+            code=findings[0].code if findings else "fault",
+            hint="--unverified goes on, and says so",
+        )
+    return Trustworthiness(answer.verdict, answer.axes, told, code, is_ignored=code in bad)
 
 
 def _verified(run: StoredRun, belief: Belief) -> Verification:

@@ -1,6 +1,7 @@
 """A deterministic training of forked gloo ranks that is recorded; it can begin at an epoch from a checkpoint.
 
 Usage: replay_job.py FOLDER RUN [--from EPOCH CHECKPOINT RNG0 RNG1 …] [--skip EPOCH:BATCH] [--floor MODE] [--seed N]
+Several runs, one after the other, are told apart by ``+``.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def one_epoch(given, rank, epoch, model, optimizer, recorder) -> None:
     recorder.checkpoint(path, model.state_dict())
 
 
-def main() -> int:
-    """Fork the ranks: torch is loaded once for all."""
+def arguments(words: list[str]) -> argparse.Namespace:
+    """Return what is asked of one run."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("run")
@@ -94,20 +95,34 @@ def main() -> int:
     parser.add_argument("--skip", action="append", default=[])
     parser.add_argument("--floor", default="validation")
     parser.add_argument("--seed", type=int, default=7)
-    given = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def launch(given: argparse.Namespace) -> int:
+    """Fork the ranks of one run: torch is loaded once for all."""
     children = []
     for rank in range(WORLD):
         child = os.fork()
         if child == 0:
             try:
                 train(given, rank)
-                sys.stdout.flush()
                 os._exit(0)
             except BaseException:  # noqa: BLE001 - a forked rank must not go on as its parent
                 traceback.print_exc()
                 os._exit(1)
         children.append(child)
     return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+
+
+def main() -> int:
+    """Run all runs."""
+    runs: list[list[str]] = [[]]
+    for word in sys.argv[1:]:
+        if word == "+":
+            runs.append([])
+        else:
+            runs[-1].append(word)
+    return max(launch(arguments(words)) for words in runs)
 
 
 if __name__ == "__main__":
