@@ -9,6 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.agent_records import Emitter, lines, record
+
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "reference" / "schemas"
 SAMPLES = ROOT / "provstore" / "samples"
@@ -38,6 +40,7 @@ ANSWERS = [
     ("verify", ("verify", "hang", "--source", "journal")),
     ("record", ("record", SAMPLES / "healthy", "--run", "recorded", "--epoch", "3", "--key", "tester")),
     ("record", ("record", SAMPLES / "healthy", "--run", "recorded", "--epoch", "3")),
+    ("verify-agents", ("verify", "./agent.jsonl")),
     ("evidence-list", ("evidence", "list")),
     ("evidence-list", ("evidence", "list", "recorded", "--mode", "validation")),
     ("evidence-show", ("evidence", "show", "recorded:recorded:3")),
@@ -85,6 +88,8 @@ def filled(folder):
     answer(folder, ("ingest", SAMPLES / "hang", SAMPLES / "healthy"))
     answer(folder, ("keys", "generate", "tester"))
     answer(folder, ("keys", "trust", "tester"))
+    torn = b'{"schema_version":"aep/v0.5","run'
+    (folder / "agent.jsonl").write_bytes(lines([Emitter().signed(record()), record(number=1)]) + torn)
     return folder
 
 
