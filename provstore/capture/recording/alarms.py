@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +175,8 @@ def left_behind(path: Path | None) -> tuple[list[Escalation], int]:
 
 def _escalation(line: bytes) -> Escalation | None:
     try:
-        said = orjson.loads(line)
-        del said["t"]
+        line_members = orjson.loads(line)
+        said = {one.name: line_members[one.name] for one in fields(Escalation) if one.name in line_members}
         for name in _FLOATS:
             if name in said:
                 said[name] = tagged_double(said[name])

@@ -105,7 +105,7 @@ class CallRecorder:
             self._guard.hook(self._group_seen, call)
         for part in range(call.parts):
             number = call.op_id if call.is_point_to_point else (call.seq or 0) + part
-            self._order.add(op, group, number)
+            self._order.add(op, group, number, is_point_to_point=call.is_point_to_point)
             line = self._line(call, recorded, op, group, part)
             unfinished = partial(self._unfinished, line, recorded)
             entry = Entry(None, needs_step=True, ordinal=line["ordinal"], unfinished=unfinished)

@@ -94,21 +94,24 @@ class GroupMethods:
         self._hooks = hooks
         self._guard = guard
         self._wrapped: dict[str, Any] = {}
+        self._ours: dict[str, Any] = {}
 
     def wrap(self) -> None:
         """Begin to see calls that pass through Python."""
         names = _REDUCES if self._hooks.has_hooks else (*_REDUCES, *_SHAPES)
         for name in dict.fromkeys(names):
-            original = getattr(self._type, name, None)
-            if original is not None:
-                self._wrapped[name] = original
-                setattr(self._type, name, self._around(name, original))
+            # As the class holds it: what getattr gives has lost how it is bound to a group.
+            held = vars(self._type).get(name)
+            if held is not None:
+                self._wrapped[name] = held
+                self._ours[name] = self._around(name, getattr(self._type, name))
+                setattr(self._type, name, self._ours[name])
 
     def unwrap(self) -> None:
         """Leave the methods as they were, unless somebody else has wrapped them since."""
-        for name, original in self._wrapped.items():
-            if getattr(getattr(self._type, name), "__wrapped__", None) is original:
-                setattr(self._type, name, original)
+        for name, held in self._wrapped.items():
+            if vars(self._type).get(name) is self._ours.get(name):
+                setattr(self._type, name, held)
         self._wrapped.clear()
 
     def _around(self, name: str, original: Any) -> Any:

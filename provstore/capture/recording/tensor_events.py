@@ -111,7 +111,7 @@ class TensorEvents:
 
     def _module_hook(self, op: str, name: str) -> Callable[[Any, Any, Any], None]:
         def hook(_module: Any, given: Any, result: Any) -> None:
-            self._guard.run("TensorEvents.module", self._see, op, name, _tensors(given if op == INPUT else result))
+            self._guard.run("TensorEvents.module", self._module, op, name, given if op == INPUT else result)
 
         return hook
 
@@ -119,6 +119,9 @@ class TensorEvents:
         if parameter.grad is not None:
             self._carriers.is_ready(name, parameter)
             self._see(GRADIENT, name, [parameter.grad])
+
+    def _module(self, op: str, name: str, value: Any) -> None:
+        self._see(op, name, _tensors(value))
 
     def _see(self, op: str, name: str, tensors: Sequence[Any]) -> None:
         if not tensors:
