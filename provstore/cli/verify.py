@@ -97,8 +97,9 @@ def verify(  # noqa: PLR0913 - each argument is an option
 ) -> None:
     """Verify signatures, records, chain, journal, graph and anchors.
 
-    Exit code: 0 nothing wrong and nothing unproven, 1 a fault, 2 unusable input, 3 something is unproven, 4 not
-    understood or not finished, 5 rollback or fork against an anchor, 7 the journal is damaged.
+    Files of agent evidence are judged record by record, each axis by itself (schema verify-agents). Exit code: 0
+    nothing wrong and nothing unproven, 1 a fault, 2 unusable input, 3 something is unproven, 4 not understood or not
+    finished, 5 rollback or fork against an anchor, 7 the journal is damaged.
     """
     from provstore import api
     from provstore.model.verification import SCHEMA, exit_code
