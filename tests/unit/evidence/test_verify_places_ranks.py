@@ -12,7 +12,7 @@ from provstore.evidence.verify.walk import epoch_finder
 from provstore.model.lost import Lost
 from provstore.model.verification import AnchorReach
 from tests.mutations import edited
-from tests.sealing import Sealing, line, loss, losses, sealed, trusting
+from tests.sealing import NOTHING, Sealing, line, loss, losses, sealed, trusting
 from tests.unit.evidence.verifying import checked, places
 
 EARLY = "2026-03-01T00:00:00Z"
@@ -226,3 +226,67 @@ def test_the_answer_tells_what_it_is_about():
     assert answer.head_note == made.signed[1].checkpoint
     assert answer.reach == AnchorReach(2, 5, "held", EARLY)
     assert walk.PARTLY_ANCHORED.format(size=2, records=5) in answer.limits
+
+
+def test_behind_lost_records_the_numbers_of_each_rank_may_jump_once_and_forward_only():
+    def answer(*after):
+        made = Sealing(PrivateKey.generate())
+        made.add([loss(0, 1, 0), loss(0, 2, 1), loss(1, 1, 2), *after])
+        log = made.log()
+        del log.lines[2]
+        log.numbers = [0, 1, *range(3, 3 + len(after))]
+        told = checked(log, trusting(made.key), lost=Lost(records=((2, 3),)))
+        return [(one.seq, one.rank) for one in told.findings if one.code == "seq-gap-or-dup"]
+
+    assert answer(loss(2, 1, 3), loss(1, 2, 4)) == []
+    assert answer(loss(5, 1, 3), loss(6, 1, 4), loss(4, 2, 5)) == []
+    assert answer(loss(5, 1, 3), loss(7, 1, 4)) == [(4, 1)]
+    assert answer(loss(0, 1, 3)) == [(3, 1)]
+
+
+def test_a_clock_is_told_in_words_with_whose_it_is():
+    made = Sealing(PrivateKey.generate())
+    made.add([loss(n, rank, n, at=f"i64:{9 - n}") for rank in (3, None) for n in (0, 1)])
+    told = {one.rank: one.text for one in checked(made).findings if one.code == "clock-odd"}
+
+    end = "claims is before the one before it; later steps of its clock are not listed."
+    assert told[3].endswith(f"the time that rank 3 {end}")
+    assert told[None].endswith(f"the time that the collector {end}")
+
+
+def test_a_disagreement_is_told_in_words_with_name_step_and_who_says_it():
+    made = signing()
+    key, contradicts = (
+        fingerprint(made.rank_keys[2].public_key),
+        "it contradicts 2 of the 3 ranks that must hold the same.",
+    )
+    stated = {"name": "weights", "step": 7, "ranks": [0, 1, 2]}
+    made.add([line("digest", 0, rank, sha256=one * 64, **stated) for rank, one in ((0, "a"), (1, "a"), (2, "b"))])
+    made.add([line("digest", 4, None, sha256="a" * 64, name="loss", step=None, ranks=[0, 1])])
+    made.add([line("digest", 1, 0, sha256="a" * 64, name="x", step=3, ranks=[0, 1]),
+              line("digest", 1, 1, sha256="b" * 64, name="x", step=3, ranks=[0, 1])])  # fmt: skip
+    told = [
+        one.text.partition(": ")[2]
+        for one in checked(made).findings
+        if one.code in {"rank-disagrees", "uncorroborated"}
+    ]
+
+    assert told == [
+        f"Asserted by rank 2 with key {key}: digest {'b' * 16}… of weights at step 7; {contradicts}",
+        f"The collector says: digest {'a' * 16}… of loss; no other of 2 ranks confirms it.",
+        "the ranks state different digests of x at step 3, and no majority tells who is right.",
+    ]
+
+
+def test_chains_that_do_not_fit_are_told_in_words_with_what_is_signed_and_what_is_here():
+    made = sealed([4])
+    made.lines += losses(8)[4:]
+    true = made._true(4).ranks
+    made.lines = made.lines[:4]
+    made.add(losses(8)[4:], ranks=(replace(true[0], count=9), replace(true[1], head=NOTHING), true[2]))
+    told = {one.rank: one.text for one in checked(made).findings if one.code == "rank-head-mismatch"}
+
+    assert told[0].endswith("rank 0's chain does not end where its bundle says: 9 records are signed, 2 are here.")
+    assert told[1].endswith("the 2 records of rank 1 are not the ones whose chain is signed in its bundle.")
+    assert told[3].endswith("rank 3's chain does not end where its bundle says: 0 records are signed, 2 are here.")
+    assert len(told) == 3

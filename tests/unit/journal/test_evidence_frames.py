@@ -216,6 +216,7 @@ def test_records_are_cut_into_frames_as_late_as_the_limit_allows():
     assert [list(map(len, one)) for one in evidence.pieces([half, half, b"", b"y"])] == [[len(half)] * 2, [0, 1]]
     assert [len(one) for one in evidence.pieces([half, half + b"x", b""])] == [1, 2]
     assert [len(one) for one in evidence.pieces([b"x" * most, b"y"])] == [1, 1]
+    assert [len(one) for one in evidence.pieces([b"x" * (most - 1), half, half])] == [1, 2]
     assert list(evidence.pieces([])) == []
 
 
@@ -296,3 +297,9 @@ def test_a_loss_behind_the_last_record_counts_the_bundles_before_it(tmp_path):
     assert log.lost([(6, 7)]) == Lost((), (2, 2), frozenset((2,)))
     assert log.lost([(6, 6), (9, 9)]) == Lost((), (2, 2), frozenset((2, 3)))
     assert log.lost([(1, 1)]) == Lost((), None, frozenset((0,)))
+
+
+def test_the_first_records_can_be_gone_too(tmp_path):
+    kept = _segment(tmp_path, _records(2, 3, 1), _records(3, 4, 1))
+
+    assert JournalEvidence(tmp_path, "", ("a", 0), kept).lost([(1, 1)]) == Lost(((0, 3),), None, frozenset((0,)))

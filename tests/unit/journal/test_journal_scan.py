@@ -321,6 +321,7 @@ def test_a_frame_is_written_and_read_as_the_format_says(tmp_path: Path) -> None:
         # Bytes at and beyond the end are not looked at, even where they would complete a frame.
         assert list(frames.read(file, 6, 25, start, 0)) == [Gap(6, 25, is_tail=True)]
         assert list(frames.read(file, 0, 26, start, 499)) == [Gap(0, 6, is_tail=False), found]
+        assert list(frames.read(file, 0, 25, start, 499)) == [Gap(0, 25, is_tail=True)]
         # Behind damage a number must be higher than those before, and no higher than bytes were there to count it.
         assert list(frames.read(file, 0, 26, start, 500)) == [Gap(0, 26, is_tail=True)]
         assert list(frames.read(file, 0, 26, start, 474)) == [Gap(0, 26, is_tail=True)]
