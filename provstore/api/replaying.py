@@ -215,7 +215,7 @@ def _page(run: StoredRun, request: ReplayRequest) -> list[Action]:
     """Return one page of a rank's actions and one more, if there is one."""
     if request.rank is None:
         return []
-    mine = (one for one in run.actions(request.epoch) if one.rank == request.rank)
+    mine = run.actions_of_rank(request.epoch, request.rank)
     return list(itertools.islice(mine, request.offset, request.offset + request.limit + 1))
 
 

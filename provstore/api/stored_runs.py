@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from provstore import config
 from provstore.api.opening import existing
 from provstore.errors import InputError, StoreError
+from provstore.evidence.actions import OPENING
 from provstore.evidence.epoch_bundles import RNG
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
@@ -74,6 +75,16 @@ class StoredRun:
     def actions(self, epoch: int | None = None) -> Iterator[Action]:
         """Yield the recorded actions in their stored order."""
         return recording.actions(self.journal, self.run, self.attempt, epoch)
+
+    def actions_of_rank(self, epoch: int, rank: int) -> Iterator[Action]:
+        """Yield the actions of one rank in an epoch; those of others are passed over unread."""
+        mark = b'"rank":%d,' % rank
+        lines = (line for frame in self.journal.evidence(self.run, self.attempt).frames() for line in frame.lines)
+        for line in lines:
+            if mark in line and line.startswith(OPENING):
+                action = recording.read_quickly(line)
+                if action.rank == rank and action.epoch == epoch:
+                    yield action
 
     def held(self, sha256: str, size_bytes: int) -> str:
         """Return whether the bytes of a blob are ``present``, ``missing`` or a ``mismatch``."""

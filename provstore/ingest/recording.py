@@ -155,12 +155,18 @@ def read_quickly(line: bytes) -> Action:
         return action_records.read(line)
 
 
+def _lines_of_bundles(journal: Journal, run: str, attempt: int) -> Iterator[RecordAt]:
+    """Yield what may be a bundle or its link; nearly all lines are actions, which are passed over at once."""
+    for frame in journal.evidence(run, attempt).frames():
+        for at, line in enumerate(frame.lines):
+            if not line.startswith(action_records.OPENING) and (_BUNDLE in line or _LINK in line):
+                yield RecordAt(frame.first + at, line, f"{frame.where} line {at + 2}")
+
+
 def _bundles(journal: Journal, run: str, attempt: int) -> list[StoredBundle]:
     bundles: list[tuple[RecordAt, dict[str, Any]]] = []
     links: dict[str, dict[str, Any]] = {}
-    for found in journal.evidence(run, attempt).records():
-        if _BUNDLE not in found.line and _LINK not in found.line:
-            continue
+    for found in _lines_of_bundles(journal, run, attempt):
         said = records.parse(found.line)
         if said["kind"] == EPOCH_BUNDLE:
             bundles.append((found, said))
