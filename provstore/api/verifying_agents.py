@@ -12,7 +12,7 @@ from provstore.errors import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, ConfigError, Inpu
 from provstore.evidence.aep import agent_keys, contract, judge
 from provstore.evidence.keys import fingerprint
 from provstore.evidence.trust import file as trust_files
-from provstore.evidence.trust.fields import now
+from provstore.evidence.trust.fields import moment, now
 from provstore.evidence.trust.keys import Trust
 from provstore.model.aep import Axis, ContainerVerdict, RecordVerdict
 from provstore.sources import aep
@@ -51,11 +51,10 @@ class AgentAnswer:
 
     def _chains(self) -> Iterator[Axis]:
         """Yield the chains that decide: one record without a link leaves nothing open."""
-        whole, runs = self.verdict.chain, self.verdict.chains
-        if whole.status == "intact" or not runs:
-            yield whole
-        elif len(self.verdict.records) > 1 or whole.status != "not-present":
-            yield from runs.values()
+        whole, runs = self.verdict.chain, self.verdict.chains.values()
+        for axis in (whole,) if whole.status == "intact" or not runs else runs:
+            if axis.status != "not-present" or axis.details.get("records") != 1:
+                yield axis
 
 
 def is_agent_file(path: Path) -> bool:
@@ -98,13 +97,14 @@ def verify_agent_files(
         ConfigError: A key is not given as ``ID=HEX`` or ``ID=FILE``.
         TrustError: The trust file does not hold, or a key is not safe to trust.
     """
+    when = now() if at is None else moment(at, "at")
     given = _given(keys, public_keys)
     trust = None if public_keys else _trust(trust_file, pin, first_use=first_use, at=at)
     known = agent_keys.agent_keys(trust, given)
     answers = []
     for path in map(Path, paths):
         verdict = judge(aep.read(path, name=str(path)), known, check_legacy=check_legacy)
-        answers.append(AgentAnswer(path, agent_keys.with_trust(verdict, trust, at or now())))
+        answers.append(AgentAnswer(path, agent_keys.with_trust(verdict, trust, when)))
     return answers
 
 

@@ -54,7 +54,7 @@ def authenticity(text: JsonText, known: Mapping[str, bytes], *, check_legacy: bo
     findings = (COPY_DIFFERS,) if _copy_differs(record, envelope) else ()
     public = known.get(envelope.keyid)
     if public is None:
-        return _without_key(record, envelope), findings
+        return _without_key(record, envelope, check_legacy=check_legacy), findings
     return _judged(text, envelope, public, check_legacy=check_legacy), findings
 
 
@@ -131,7 +131,7 @@ def _statement_fault(signed: JsonText) -> str | None:
     return None
 
 
-def _without_key(record: Mapping[str, Any], envelope: _Envelope) -> Axis:
+def _without_key(record: Mapping[str, Any], envelope: _Envelope, *, check_legacy: bool) -> Axis:
     details: dict[str, object] = {"scheme": SCHEME, "keyid": envelope.keyid}
     if not envelope.keyid:
         return Axis(True, "invalid", "; ".join(envelope.faults), details)
@@ -139,6 +139,8 @@ def _without_key(record: Mapping[str, Any], envelope: _Envelope) -> Axis:
         details["faults"] = list(envelope.faults)
     if envelope.body is not None and legacy.looks_like_base64_pae(record, _statement(envelope.body).value):
         details["looks-like"] = legacy.B64_PAE
+        if check_legacy:
+            details["legacy"] = {"scheme": legacy.B64_PAE, "verified": "not-possible"}
     return Axis(False, None, UNKNOWN_KEY, details)
 
 

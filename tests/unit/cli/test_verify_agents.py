@@ -145,6 +145,18 @@ def test_options_for_agents_are_refused_where_no_agent_evidence_is(filled):
     assert "go with files of agent evidence" in answer.err
 
 
+def test_runs_of_one_record_each_leave_nothing_open(command, agent, written):
+    path = written([agent.signed(record("one")), agent.signed(record("two"))])
+    answer = command("verify", path, "--agent-key", key_of(agent))
+    assert answer.code == 0, answer.out
+    assert answer.out.count("not-present") == 3
+
+
+def test_a_moment_that_is_none_is_refused(command, agent, chain, written):
+    answer = command("verify", written(chain), "--agent-key", key_of(agent), "--at", "yesterday")
+    assert answer.code == 2
+
+
 # The trust file.
 
 

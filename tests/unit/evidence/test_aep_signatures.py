@@ -236,6 +236,9 @@ def test_a_signature_over_the_base64_text_is_recognised_and_not_accepted() -> No
     assert authenticity(one, check=True).details["legacy"] == {"scheme": "js-dsse-b64-pae", "verified": True}
     unknown = authenticity(one, {})
     assert (unknown.evaluated, unknown.details["looks-like"]) == (False, "js-dsse-b64-pae")
+    assert authenticity(one, {}, check=True).details["legacy"] == {
+        "scheme": "js-dsse-b64-pae", "verified": "not-possible",
+    }  # fmt: skip
 
 
 # What this program signs.
