@@ -132,7 +132,7 @@ def _reasons(facts: EpochFacts, items: Sequence[Item], catch_up: int) -> Iterabl
         yield f"ranks: {len(facts.missing_ranks)} of {facts.world_size} were not recorded"
     if catch_up:
         yield f"checkpoint: {catch_up} steps lie between it and the epoch, whose order is not part of this plan"
-    settings = [row.get("determinism") or {} for row in facts.headers]
+    settings = [_determinism(row) for row in facts.headers]
     if settings and not all(one.get("deterministic_algorithms") for one in settings):
         yield "determinism: deterministic algorithms were not switched on"
     elif any(one.get("warn_only") for one in settings):
@@ -195,9 +195,14 @@ def _environment(facts: EpochFacts) -> Item:
     digest = digests.pop()
     first = facts.headers[0] if facts.headers else {}
     detail = f"python {first.get('python')}, torch {first.get('torch')}, world size {facts.world_size}"
-    settings = first.get("determinism") or {}
+    settings = _determinism(first)
     facts_of_it = {name: str(value) for name, value in sorted(settings.items())}
     return Item(ENVIRONMENT, PRESENT, digest if isinstance(digest, str) else None, "headers", detail, facts_of_it)
+
+
+def _determinism(header: Row) -> Row:
+    """Return the settings of a header, which are stored as names with values."""
+    return {one["n"]: one["v"] for one in header.get("determinism") or ()}
 
 
 def _anchors(facts: EpochFacts) -> Item:

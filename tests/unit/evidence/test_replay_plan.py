@@ -36,7 +36,7 @@ def rows(name: str, **more: object) -> list[dict[str, object]]:
 
 
 def facts(**more: object) -> EpochFacts:
-    settings = {"deterministic_algorithms": True, "warn_only": False}
+    settings = [{"n": "deterministic_algorithms", "v": True}, {"n": "warn_only", "v": False}]
     header = {"env_digest": OTHER, "python": "3.11.7", "torch": "2.15.0", "determinism": settings}
     fields: dict[str, object] = {
         "run": "r",
@@ -102,7 +102,7 @@ def test_no_plan_with_a_missing_item_is_exact(name: str) -> None:
 
 
 def test_what_makes_a_rerun_differ_is_a_reason() -> None:
-    loose = [{**row, "determinism": {"deterministic_algorithms": False}} for row in facts().headers]
+    loose = [{**row, "determinism": [{"n": "deterministic_algorithms", "v": False}]} for row in facts().headers]
     for changed, word in (
         ({"is_closed": False}, "closed"),
         ({"missing_ranks": (2,), "world_size": 3}, "ranks"),
