@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from provstore.errors import ConfigError
+from provstore.evidence.aep.key_ring import KeyRing
 from provstore.evidence.keys import require_public
 from provstore.evidence.trust.keys import AGENT, REVOKED, RUN, Trust, TrustedKey
 from provstore.model.aep import Axis, ContainerVerdict, RecordVerdict
@@ -17,24 +18,25 @@ _REASONS: Final = {OTHER_RUN: "unknown-key", REVOKED: "key-revoked", OUT_OF_TIME
 _HEX = re.compile(r"[0-9a-fA-F]{64}")
 
 
-def agent_keys(trust: Trust | None, given: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
+def agent_keys(trust: Trust | None, given: Mapping[str, bytes] | None = None) -> KeyRing:
     """Return public keys by the ids that agents' signatures name them with.
 
     Args:
         trust: Keys of the role ``agent`` count by alias and by fingerprint, those of the role ``run`` by fingerprint
             alone; one with an unknown algorithm does not.
-        given: Keys by id that the caller named; they win.
+        given: Keys by id that the caller named; for these ids they alone count.
 
     Raises:
         TrustError: A given key is not safe to trust.
     """
-    found: dict[str, bytes] = {}
-    for key in _listed(trust):
-        found[key.keyid] = key.public
-        if key.alias and key.role == AGENT:
-            found[key.alias] = key.public
+    found = KeyRing()
     for name, public in (given or {}).items():
-        found[name] = require_public(public, f"agent key {name}")
+        found.put(name, require_public(public, f"agent key {name}"))
+    for key in _listed(trust):
+        names = (key.keyid, key.alias) if key.role == AGENT else (key.keyid,)
+        for one in names:
+            if one and one not in (given or {}):
+                found.put(one, key.public)
     return found
 
 

@@ -13,6 +13,7 @@ from provstore.evidence import dsse, keys
 from provstore.evidence.aep import forms, legacy
 from provstore.evidence.aep.chains import DROPPED
 from provstore.evidence.aep.emit import PREDICATE_TYPE, SCHEME, STATEMENT_TYPE, SUBJECT, statement
+from provstore.evidence.aep.key_ring import candidates
 from provstore.evidence.aep.text import MAX_LEVELS, JsonText
 from provstore.model.aep import Axis
 from provstore.model.canonical import bytes_of
@@ -52,10 +53,12 @@ def authenticity(text: JsonText, known: Mapping[str, bytes], *, check_legacy: bo
         return legacy.bare(text, known, check=check_legacy), ()
     envelope = _read(record[ENVELOPE])
     findings = (COPY_DIFFERS,) if _copy_differs(record, envelope) else ()
-    public = known.get(envelope.keyid)
-    if public is None:
+    publics = candidates(known, envelope.keyid)
+    if not publics:
         return _without_key(record, envelope, check_legacy=check_legacy), findings
-    return _judged(text, envelope, public, check_legacy=check_legacy), findings
+    axes = [_judged(text, envelope, public, check_legacy=check_legacy) for public in publics]
+    # The key that made the signature decides; another one of the same id says nothing against it.
+    return next((axis for axis in axes if axis.status != "invalid"), axes[0]), findings
 
 
 def _judged(text: JsonText, envelope: _Envelope, public: bytes, *, check_legacy: bool) -> Axis:

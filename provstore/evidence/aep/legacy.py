@@ -6,12 +6,13 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from provstore.evidence import keys
 from provstore.evidence.aep import forms
 from provstore.evidence.aep.chains import DROPPED
+from provstore.evidence.aep.key_ring import candidates
 from provstore.evidence.aep.text import JsonText
 from provstore.model.aep import Axis
 
@@ -40,8 +41,7 @@ def bare(text: JsonText, known: Mapping[str, bytes], *, check: bool) -> Axis:
     scheme = _guessed(sig)
     details: dict[str, object] = {"keyid": keyid} if isinstance(keyid, str) else {}
     if check:
-        public = known.get(keyid) if isinstance(keyid, str) else None
-        scheme, verified = _checked(text, sig, public, scheme)
+        scheme, verified = _checked(text, sig, candidates(known, keyid), scheme)
         details["legacy"] = {"scheme": scheme, "verified": verified}
     return Axis(True, STATUS, "a signature without an envelope", {"scheme": scheme, **details})
 
@@ -61,15 +61,15 @@ def _guessed(sig: object) -> str:
     return TRACE_PIPELINE if isinstance(sig, str) and set("-_") & set(sig) else JS_CANONICAL
 
 
-def _checked(text: JsonText, sig: object, public: bytes | None, guessed: str) -> tuple[str, bool | str]:
+def _checked(text: JsonText, sig: object, publics: Sequence[bytes], guessed: str) -> tuple[str, bool | str]:
     """Return the scheme and whether the signature holds by it; ``not-possible`` without its key."""
     data = _signature_bytes(sig)
-    if public is None:
+    if not publics:
         return guessed, "not-possible"
     if data is None:
         return guessed, False
     for scheme, messages in _SCHEMES.items():
-        if any(keys.is_signed(public, message, data) for message in messages(text)):
+        if any(keys.is_signed(public, message, data) for message in messages(text) for public in publics):
             return scheme, True
     # The order of the members may have changed on the way: that it fails then proves nothing.
     return guessed, "not-possible" if guessed == RUST_STRUCT else False

@@ -194,6 +194,21 @@ def test_a_revoked_key_proves_nothing_any_more(command, keys, alice, home, agent
     assert "not evaluated: key-revoked" in answer.out
 
 
+def test_after_a_rotation_an_alias_means_the_old_key_and_the_new_one(command, keys, alice, home, written):
+    old, new = Emitter("agent-key-01"), Emitter("agent-key-01")
+    trusted(keys, home, old)
+    (home / "new.pub").write_text(new.public.hex() + "\n")
+    answer = keys("rotate", "agent-key-01", home / "new.pub")
+    assert answer.code == 0, answer.err
+    path = written(
+        [one.signed(said) for one, said in zip((old, new), linked([record(), record(number=1)]), strict=True)]
+    )
+    answer = command("verify", path)
+    assert answer.code == 0, answer.out
+    stranger = Emitter("agent-key-01")
+    assert command("verify", written([stranger.signed(record())])).code == 1
+
+
 def test_a_key_of_another_role_is_not_known_by_its_alias(command, keys, alice, home, agent, chain, written):
     (home / "agent.pub").write_text(agent.public.hex() + "\n")
     assert keys("trust", home / "agent.pub", "--alias", agent.keyid, "--role", "log").code == 0
