@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,7 @@ def export_agents(
         InputError: No such run, or several were recorded.
         StoreError: A record is missing or altered, or nothing can be written.
     """
+    from provstore import __version__
     from provstore.exports.evidence.agent_records import export_agent_records
 
     scopes = [scope for scope in journal.scopes() if run in {None, scope[0]} and attempt in {None, scope[1]}]
@@ -102,7 +104,7 @@ def export_agents(
         if found and options.per_action
         for action in recording.actions(journal, *scope)
     )
-    source = (names[0], journal.journal_id)
+    source, options = (names[0], journal.journal_id), replace(options, producer=f"provstore/{__version__}")
     return export_agent_records(directory, source, stored, options, actions=actions, signer=signer)
 
 

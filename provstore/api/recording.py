@@ -52,12 +52,13 @@ def record(
         StoreError: The journal cannot be written.
         TrustError: What is signed already does not hold: nothing is signed on top of it.
     """
+    from provstore import __version__
     from provstore.ingest.record_flow import RecordRequest
     from provstore.ingest.record_flow import record as record_all
     from provstore.ingest.sealing import SealRequest
 
     given = [Path(path) for path in paths]
-    request = RecordRequest(given, run, epoch, attempt, trace_id, mode_floor, progress)
+    request = RecordRequest(given, run, epoch, attempt, trace_id, mode_floor, progress, f"provstore/{__version__}")
     seal = None if signer is None else SealRequest(signer, org=org)
     uri = config.store_uri(store)
     with contextlib.closing(journal_for_writing(uri, config.journal_directory(uri, journal))) as opened:

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import orjson
 
-from provstore import __version__
 from provstore.evidence import actions as action_records
 from provstore.evidence.aep import emit
 from provstore.evidence.keys import Signer
@@ -75,7 +74,9 @@ def run_uri(run: str, epoch: int) -> str:
     return f"train-run://{quote(run, safe='')}/epoch/{epoch}"
 
 
-def epoch_record(bundle: Mapping[str, Any], digest: str, notable: Notable, *, prev: str | None) -> dict[str, Any]:
+def epoch_record(
+    bundle: Mapping[str, Any], digest: str, notable: Notable, *, prev: str | None, producer: str
+) -> dict[str, Any]:
     """Return the unsigned agent record of an epoch.
 
     Args:
@@ -83,6 +84,7 @@ def epoch_record(bundle: Mapping[str, Any], digest: str, notable: Notable, *, pr
         digest: Its digest.
         notable: Which of its actions are shown, as many as fit.
         prev: Link to the agent record of this run before it.
+        producer: Name and version of what makes it.
     """
     at_ns = 0 if bundle["at"] is None else canonical.tagged_integer(bundle["at"])
     first = _epoch_action(bundle, digest, at_ns)
@@ -90,7 +92,7 @@ def epoch_record(bundle: Mapping[str, Any], digest: str, notable: Notable, *, pr
         "schema_version": SCHEMA_VERSION,
         "run_id": bundle["run"],
         "created_at_ms": at_ns // _NS_PER_MS,
-        "runtime_version": f"provstore/{__version__}",
+        "runtime_version": producer,
         "output_refs": [{"uri": run_uri(bundle["run"], bundle["epoch"]), "digest": f"sha256:{digest}"}],
         "run_context": {"agent_id": AGENT},
         "run_side_effect_class_max": bundle["run_side_effect_class_max"],
@@ -124,7 +126,14 @@ def link_after(stored: bytes) -> str:
 
 
 def action_records_of(
-    actions: Iterable[Action], run: str, attempt: int, *, created_ms: int, prev: str | None, first: int = 0
+    actions: Iterable[Action],
+    run: str,
+    attempt: int,
+    *,
+    created_ms: int,
+    prev: str | None,
+    producer: str,
+    first: int = 0,
 ) -> dict[str, Any]:
     """Return one record over single actions of one rank, for exports that split a run into many."""
     listed = [action_records.in_agent_record(action, attempt) for action in actions]
@@ -133,7 +142,7 @@ def action_records_of(
         "schema_version": SCHEMA_VERSION,
         "run_id": run,
         "created_at_ms": created_ms,
-        "runtime_version": f"provstore/{__version__}",
+        "runtime_version": producer,
         "run_context": {"agent_id": AGENT},
         "recording_mode": weakest,
         "actions": listed,

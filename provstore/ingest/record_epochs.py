@@ -37,6 +37,7 @@ class Output:
         journal: Open for writing.
         history: What it holds of the attempt.
         chain: What it holds of the run's epochs.
+        producer: Name and version of what records.
         signer: Signs agent records.
         written: Called with records that are durable now.
         sealed: Signs what waits; gives number and epoch file digest of the evidence epochs that were made.
@@ -45,6 +46,7 @@ class Output:
     journal: Journal
     history: History
     chain: RunChain
+    producer: str
     signer: Signer | None = None
     written: Written = lambda _: None
     sealed: Sealed = tuple
@@ -217,7 +219,7 @@ def link(output: Output, held: Held, notable: aep_record.Notable) -> Sequence[tu
     if held.record["closed"]:
         if output.chain.agent_record is not None:
             after = aep_record.link_after(output.journal.kept(*output.chain.agent_record))
-        record = aep_record.epoch_record(held.record, held.digest, notable, prev=after)
+        record = aep_record.epoch_record(held.record, held.digest, notable, prev=after, producer=output.producer)
         stored = aep_record.stored_form(record, output.signer)
         output.chain.agent_record = (output.journal.keep(stored), len(stored))
     line = records.epoch_link(

@@ -43,6 +43,8 @@ class RecordRequest:
     trace_id: str | None = None
     mode_floor: str = MODES[0]
     progress: Progress | None = None
+    producer: str = "provstore"
+    """Name and version of what records."""
 
     def __post_init__(self) -> None:
         """Refuse what no record could hold, before anything is written."""
@@ -79,7 +81,12 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
     captures = [path for path in request.paths if is_capture(path)]
     dumps = [path for path in request.paths if path not in captures]
     for path in captures:
-        going.capture(read_capture(path))
+        try:
+            going.capture(read_capture(path))
+        except InputError as error:
+            if len(request.paths) == 1:
+                raise
+            going.refused.append(str(error))
     if dumps:
         going.dumps(dumps)
     going.finish()
@@ -199,7 +206,7 @@ class _Going:
                 said = f"{scope[0]}: attempt {scope[1]}: is closed: its end is signed and nothing may follow"
                 raise InputError(said, hint="give it another --attempt")
             chain = self._chains.setdefault(scope[0], run_chain(self.journal, scope[0]))
-            output = Output(self.journal, history(self.journal, *scope), chain)
+            output = Output(self.journal, history(self.journal, *scope), chain, self.request.producer)
             if self.seal is not None:
                 output.signer = self.seal.signer
                 output.written = lambda lines: self._ledger(scope).add(lines)

@@ -111,6 +111,11 @@ class Capture:
             yield from (one for one in self.lines(span, _AHEAD) if one[0].get("t") in {"snap", "step"})
 
 
+def recognises(head: bytes, name: str) -> bool:
+    """Return whether a file is one of a capture directory, by its first bytes and its name."""
+    return _FILE.fullmatch(name) is not None and head.startswith(b"{")
+
+
 def is_capture(path: Path) -> bool:
     """Return whether a path is a capture directory, or a file of one."""
     if path.is_dir():
@@ -163,6 +168,8 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def _index(path: Path, rank: int, attempts: dict[int, dict[int, CapturedRank]], problems: Problems) -> None:
+    if not path.is_file() and not path.is_dir():
+        raise InputError("is no file that has an end" if path.exists() else "leads nowhere")
     with path.open("rb") as file:
         lines = _lines(file, path.name, None, problems)
         header = _header(next(lines, (b"", 0))[0], rank)

@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from provstore import __version__
 from provstore.errors import ConfigError, InputError
 from provstore.evidence import aep_record
 from provstore.evidence.actions import in_agent_record
@@ -40,6 +39,8 @@ class AgentExportOptions:
     per_action: bool = False
     """Every action too, one file and one chain a rank."""
     overwrite: bool = False
+    producer: str = "provstore"
+    """Name and version of what writes them."""
 
     def __post_init__(self) -> None:
         """Refuse a form that is none."""
@@ -107,15 +108,15 @@ def export_agent_records(
         name, data = (
             (RECORDS_JSONL, b"".join(line + b"\n" for line in lines))
             if options.form == JSONL
-            else (RECORDS_BUNDLE, bundle_of(lines))
+            else (RECORDS_BUNDLE, bundle_of(lines, options.producer))
         )
         written = [_write(files, name, data, lines)]
         if options.per_action:
-            written += _per_action(files, source[0], actions, signer)
+            written += _per_action(files, (source[0], options.producer), actions, signer)
         digests = tuple(digest for digest, _ in stored)
         manifest = {
             "schema": MANIFEST_SCHEMA,
-            "source": {"run": source[0], "journal": source[1], "producer": f"provstore/{__version__}"},
+            "source": {"run": source[0], "journal": source[1], "producer": options.producer},
             "format": options.form,
             "bundles": digests,
             "files": [asdict(one) for one in written],
@@ -124,14 +125,14 @@ def export_agent_records(
     return AgentExportReport(source[0], str(directory), options.form, len(stored), digests, tuple(written))
 
 
-def bundle_of(lines: Sequence[bytes]) -> bytes:
+def bundle_of(lines: Sequence[bytes], producer: str) -> bytes:
     """Return an ``aep-bundle/v0.1`` that holds records byte for byte."""
     said = [orjson.loads(line) for line in lines]
     times = [one["created_at_ms"] for one in said]
     created = datetime.fromtimestamp(max(times) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     manifest: dict[str, Any] = {
         "schema_version": BUNDLE_SCHEMA,
-        "producer": f"provstore/{__version__}",
+        "producer": producer,
         "created_at": created,
         "record_count": len(lines),
         "run_ids": sorted({one["run_id"] for one in said}),
@@ -150,24 +151,31 @@ def _digest(record: dict[str, Any]) -> str:
 
 
 def _per_action(
-    files: Files, run: str, actions: Iterable[tuple[int, Action]], signer: Signer | None
+    files: Files, named: tuple[str, str], actions: Iterable[tuple[int, Action]], signer: Signer | None
 ) -> Iterator[AgentFile]:
     by_rank: dict[tuple[int, int], list[Action]] = {}
     for attempt, action in actions:
         by_rank.setdefault((attempt, action.rank), []).append(action)
     for (attempt, rank), own in sorted(by_rank.items()):
-        records = list(_records(run, attempt, own, signer))
+        records = list(_records(named, attempt, own, signer))
         name = f"attempt-{attempt}-rank-{rank}.aep.jsonl"
         yield _write(files, name, b"".join(line + b"\n" for line in records), records)
 
 
-def _records(run: str, attempt: int, actions: Sequence[Action], signer: Signer | None) -> Iterator[bytes]:
+def _records(named: tuple[str, str], attempt: int, actions: Sequence[Action], signer: Signer | None) -> Iterator[bytes]:
     """Yield records over a rank's actions, each chained to the one before it and small enough to be read anywhere."""
+    run, producer = named
     prev: str | None = None
     first = 0
     for part in _parts(actions, attempt):
         record = aep_record.action_records_of(
-            part, run, attempt, created_ms=max(one.at_ns for one in part) // 1_000_000, prev=prev, first=first
+            part,
+            run,
+            attempt,
+            created_ms=max(one.at_ns for one in part) // 1_000_000,
+            prev=prev,
+            producer=producer,
+            first=first,
         )
         prev = emit.link(emit.canonical_record(record))
         first += len(part)
