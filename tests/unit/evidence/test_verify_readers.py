@@ -42,8 +42,8 @@ def test_a_plain_observation_is_read_at_once_as_the_strict_reader_reads_it(text)
     "text",
     [
         observed(rank=LARGE), observed(step=LARGE), observed(n=LARGE), observed(at_ns=NINETEEN + 1),
-        observed({"a": NINETEEN + 1}), observed({"a": 0.0}), observed({"a": 5e-324}), observed({"a": 2.0**1000}), observed({"a": 2.0**-1000}),
-        observed(name="é"),
+        observed({"a": NINETEEN + 1}), observed({"a": 0.0}), observed({"a": 5e-324}),
+        observed({"a": 2.0**1000}), observed({"a": 2.0**-1000}), observed(name="é"),
         observed(name="\n"), observed({"a": "\x7f"}), observed({"a": '"'}), observed({"é": 1}),
         observed(name="x" * (16_385 - len(observed(name="")))),
         observed() + b"\n", b" " + observed(), b"",
