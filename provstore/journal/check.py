@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from provstore.errors import StoreError
+from provstore.errors import InputError, StoreError
 from provstore.journal import batches, blobs, evidence, segments
 from provstore.journal.batches import Batch
+from provstore.journal.evidence import BundleFrame, RecordFrame
 from provstore.journal.problems import PAYLOAD_MISSING, PAYLOAD_WRONG, STRAY_FILE, Problem, of_frame
 from provstore.journal.recovery import BLOBS
 from provstore.journal.scan import Scan, scan
 from provstore.journal.segments import Entry
+from provstore.model import canonical
+from provstore.model.evidence import EPOCH_BUNDLE, EPOCH_LINK
 
 
 def check(directory: Path) -> list[Problem]:
@@ -44,9 +48,42 @@ def _payloads(found: Scan, named: dict[Path, str | None]) -> Iterator[Problem]:
             yield _fault(found.directory, path, what, fault, entry)
     for entry, payload in segments.payloads(found.directory, found.evidence()):
         try:
-            evidence.parse(entry, payload)
+            frame = evidence.parse(entry, payload)
         except StoreError as error:
             yield of_frame(entry, error)
+            continue
+        for path, what, fault in _kept_faults(found.directory, frame, named):
+            code = PAYLOAD_MISSING if fault == "missing" else PAYLOAD_WRONG
+            text = f"{what} that frame {entry.jseq} names: {fault}"
+            yield Problem(code, str(path.relative_to(found.directory)), text, True, None, entry.jseq, entry.jseq)
+
+
+def _kept_faults(
+    directory: Path, frame: RecordFrame | BundleFrame, named: dict[Path, str | None]
+) -> Iterator[tuple[Path, str, str]]:
+    """Yield (path, what it holds, fault) of bad bytes that records name by their digest."""
+    lines = frame.lines if isinstance(frame, RecordFrame) else ()
+    for line in lines:
+        if b'"kind":"epoch-' not in line:
+            continue
+        for sha256, size, what in _named_by(line):
+            path = blobs.path_of(directory, sha256, blobs.SOURCE_SUFFIX)
+            if path not in named:
+                named[path] = blobs.source_fault(path, sha256, size)
+            if fault := named[path]:
+                yield path, what, fault
+
+
+def _named_by(line: bytes) -> Iterator[tuple[str, int, str]]:
+    """Yield digest, size and meaning of the bytes that a record names; one that is malformed names none."""
+    try:
+        said: Any = canonical.parse(line)
+        if said["kind"] == EPOCH_BUNDLE:
+            yield from ((blobs.require_digest(one["sha256"]), one["bytes"], one["role"]) for one in said["blobs"])
+        elif said["kind"] == EPOCH_LINK and said["aep"] is not None:
+            yield blobs.require_digest(said["aep"]), said["aep_bytes"], "agent record"
+    except (InputError, KeyError, TypeError, ValueError):
+        return
 
 
 def _unnamed(directory: Path, named: dict[Path, str | None]) -> Iterator[Problem]:

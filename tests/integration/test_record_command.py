@@ -452,6 +452,41 @@ def test_a_dump_that_cannot_be_used_is_an_error_that_names_it(tmp_path: Path, co
         taken(tmp_path / "s", dumps, run="job", epoch=1)
 
 
+@pytest.mark.parametrize("loss", ["missing", "altered"])
+def test_a_check_of_the_store_names_bytes_that_a_bundle_misses(tmp_path: Path, loss: str) -> None:
+    taken(tmp_path / "s", healthy(tmp_path / "c", epochs=1))
+    with journal_of(tmp_path / "s") as journal:
+        sound = journal.check()
+    (bundle,) = bundles(tmp_path / "s")
+    for role in ("statistics", None):
+        sha256 = bundle.link["aep"] if role is None and bundle.link else bundle.blobs("statistics")[0]["sha256"]
+        path = tmp_path / "s" / "journal" / "blobs" / sha256[:2] / f"{sha256}.zst"
+        path.unlink() if loss == "missing" else path.write_bytes(b"other")
+    with journal_of(tmp_path / "s") as journal:
+        found = [str(problem) for problem in journal.check() if problem.is_loss]
+
+    assert sound == []
+    assert len(found) == 2
+    assert all(loss in one for one in found)
+
+
+def test_a_full_disk_loses_nothing_that_was_recorded_and_is_named(tmp_path: Path) -> None:
+    whole = taken(tmp_path / "whole", healthy(tmp_path / "c"))
+    limit = next((tmp_path / "whole" / "journal").glob("seg-*")).stat().st_size // 2
+    code = (
+        "import resource, sys; from provstore.api.recording import record;"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        f"record([{str(tmp_path / 'c')!r}], store={'embedded:' + str(tmp_path / 's')!r})"
+    )
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    again = taken(tmp_path / "s", tmp_path / "c")
+
+    assert "disk full" in failed.stderr
+    assert [one.digest for one in again.epochs] == [one.digest for one in whole.epochs]
+    assert modes(tmp_path / "s") == modes(tmp_path / "whole")
+
+
 def test_a_closed_run_takes_nothing_more(tmp_path: Path) -> None:
     key = PrivateKey.generate()
     taken(tmp_path / "s", healthy(tmp_path / "c", epochs=1), signer=key)
