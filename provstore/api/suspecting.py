@@ -36,9 +36,9 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
         TrustError: A record is malformed.
     """
     counted = 0
-    for found in journal.evidence(run, attempt).records():
-        counted += found.line.startswith(b'{"action_id":')
-        if any(part in found.line for part in _CONTENT):
+    for record in journal.evidence(run, attempt).records():
+        counted += record.line.startswith(b'{"action_id":')
+        if any(part in record.line for part in _CONTENT):
             break
     else:
         # Only identities are stored: nothing can be told, and nothing needs to be read.
@@ -88,5 +88,5 @@ def _sizes(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[
 
 def _put_in(action: Action, sizes: Mapping[str, Sizes]) -> Sizes | None:
     """Return the size of what a rank put into a call: of two lines of statistics, that of the output is first."""
-    refs = [ref for ref in (action.delta_ref, *action.evidence_refs) if ref in sizes]
+    refs = [ref for ref in (action.delta_ref, *action.evidence_refs) if ref is not None and ref in sizes]
     return sizes[refs[1]] if len(refs) == 2 and refs[0] == action.delta_ref else None
