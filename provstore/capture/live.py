@@ -19,6 +19,11 @@ from provstore.errors import ConfigError
 TRAINING_SCRIPT = Path(__file__).with_name("live_train.py")
 STALL_SECONDS = 2.5
 GROUP_TIMEOUT_SECONDS = 20
+RECORDED = frozenset({"corrupt"})
+"""Faults that only the content of tensors tells: the job is recorded."""
+CAPTURE = "capture"
+"""Folder beside the dumps that takes the recording."""
+_COMPUTE_SECONDS = 0.1
 _SETTLE_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 
@@ -49,6 +54,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault("order-deadlock", "calls two groups in the other order", "all_reduce", "pair", False),
         Fault("slow", "is late at every step", "all_reduce", "default_pg", True),
         Fault("nan", "puts a NaN into its gradient", "all_reduce", "default_pg", True),
+        Fault("corrupt", "puts a gradient a million times too large in", "all_reduce", "default_pg", True),
         Fault("dead", "is killed before its all_reduce, without a dump", "all_reduce", "default_pg", False),
     )
 }
@@ -77,6 +83,8 @@ class JobResult:
     """By rank; negative is the signal that ended the process, −9 also for those ended by us after their dump."""
     log: str
     """What the processes printed, each line led by its rank."""
+    capture: Path | None = None
+    """What was recorded of it; ``None`` where it was not."""
 
 
 def run_job(
@@ -116,7 +124,8 @@ def run_job(
         finally:
             codes = _end(processes)
         log = _log_of(Path(scratch), ranks)
-    return JobResult(directory, ranks, truth, time.monotonic() - began, codes, log)
+    capture = directory / CAPTURE if fault in RECORDED else None
+    return JobResult(directory, ranks, truth, time.monotonic() - began, codes, log, capture)
 
 
 def _draw(fault: str, ranks: int, chance: random.Random) -> Truth:
@@ -141,6 +150,8 @@ def _plan(rank: int, ranks: int, truth: Truth, directory: Path, scratch: Path) -
         "steps": 14 if truth.fault.name == "slow" else 8,
         "slow_seconds": 0.12,
         "tensors": truth.fault.name == "nan",
+        "capture": str(directory.absolute() / CAPTURE) if truth.fault.name in RECORDED else None,
+        "compute_seconds": _COMPUTE_SECONDS if truth.fault.name in RECORDED else 0.0,
         "directory": str(directory.absolute()),
         "store": str(scratch / "store"),
         "stall_seconds": STALL_SECONDS,

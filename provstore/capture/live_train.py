@@ -35,7 +35,11 @@ def main() -> None:
         wait_for_all(store, "watching", rank, world_size)
         if plan["tensors"]:
             tensors.record(plan["directory"])
-        train(plan, watcher, pair)
+        with provstore.capture.evidence(
+            plan["run"], plan["capture"], attempt=0, mode_floor="full", enabled=plan["capture"] is not None
+        ) as recorder:
+            recorder.begin_epoch(0)
+            train(plan, watcher, recorder, pair)
     dist.destroy_process_group()
 
 
@@ -53,7 +57,7 @@ def make_pair(rank: int, world_size: int, timeout: timedelta) -> Any:
     return groups[min(rank // 2, len(groups) - 1)]
 
 
-def train(plan: dict[str, Any], watcher: provstore.capture.Watcher, pair: Any) -> None:
+def train(plan: dict[str, Any], watcher: provstore.capture.Watcher, recorder: Any, pair: Any) -> None:
     """Take the plan's steps; every rank draws other data and keeps equal parameters."""
     rank, fault = plan["rank"], plan["fault"]
     generator = torch.Generator().manual_seed(plan["rank"])
@@ -63,6 +67,7 @@ def train(plan: dict[str, Any], watcher: provstore.capture.Watcher, pair: Any) -
         watcher.beat()
         is_faulty = rank == plan["faulty_rank"] and step == plan["fault_step"]
         batch = torch.randn(16, 64, generator=generator)
+        time.sleep(plan["compute_seconds"])
         if fault == "slow" and rank == plan["faulty_rank"]:
             time.sleep(plan["slow_seconds"])
         if is_faulty and fault == "stuck":
@@ -72,6 +77,8 @@ def train(plan: dict[str, Any], watcher: provstore.capture.Watcher, pair: Any) -
         gradient = batch.mean(0) + 0.1 * weight
         if is_faulty and fault == "nan":
             gradient[3] = float("nan")
+        if is_faulty and fault == "corrupt":
+            gradient *= 1e6
         largest = gradient.max().reshape(1)
         if not (is_faulty and fault == "skip"):
             average(gradient, fault if is_faulty else "none")
@@ -81,6 +88,7 @@ def train(plan: dict[str, Any], watcher: provstore.capture.Watcher, pair: Any) -
         if not (is_faulty and fault == "order-deadlock"):
             share_largest(largest, pair)
         weight -= 0.1 * gradient
+        recorder.step(step)
     dist.barrier()
 
 

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Screen
+from provstore.cli._text import printable_block
 from provstore.errors import ConfigError, InputError
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -33,7 +34,8 @@ EXAMPLES = """Examples:
 
 \b
 provstore demo
-provstore demo --live --fault stuck --keep dumps"""
+provstore demo --live --fault stuck --keep dumps
+provstore demo --live --fault corrupt"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Step:
     arguments: tuple[str, ...]
     tampers: bool = False
     """True where somebody changes the graph past the journal instead."""
+    is_told: bool = False
+    """True where the answer is that of ``list_suspicious_actions``, which is then told in plain words."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -95,6 +99,10 @@ def _shipped_steps() -> Iterator[Step]:
         ("trace", "tensor:2:3:out", "--run", "healthy", "--group", "default"),
     )
     yield Step(
+        "Every call becomes an action on record. A dump holds no values, and the record says so.",
+        ("record", hang, "--run", "hang", "--epoch", "0"),
+    )
+    yield Step(
         "Which ranks are behind the others, in which process group?",
         ("query", "collectives/lagging_ranks", "--param", "run=hang"),
     )
@@ -130,6 +138,9 @@ def _live_steps(screen: Screen, directory: Path, fault: str) -> tuple[list[Step]
         raise InputError(f"live job: {fault}: left no dump within {LIVE_SECONDS:.0f} s")
     dumps = str(job.directory)
     where = "" if job.truth.rank is None else f" on rank {job.truth.rank}"
+    told = f"built in: {fault}{where}: it {job.truth.fault.says}"
+    if job.capture is not None:
+        return list(_recorded_steps(dumps, str(job.capture), f"live-{fault}")), told
     steps = [
         Step("What the processes left behind, read and kept.", ("ingest", dumps)),
         Step("Which rank, in which call, and how do we know?", ("diagnose", dumps)),
@@ -138,7 +149,30 @@ def _live_steps(screen: Screen, directory: Path, fault: str) -> tuple[list[Step]
             ("query", "collectives/lagging_ranks", "--param", f"run=live-{fault}"),
         ),
     ]
-    return steps, f"built in: {fault}{where}: it {job.truth.fault.says}"
+    return steps, told
+
+
+def _recorded_steps(dumps: str, capture: str, run: str) -> Iterator[Step]:
+    """Yield the story of a job that ended well, and whose calls hold one that should not be trusted."""
+    yield Step("No rank hung, and no call failed: the dumps show nothing.", ("diagnose", dumps))
+    yield Step("They are kept: the graph knows which call comes from which.", ("ingest", dumps))
+    yield Step("Make a key, encrypted on disk.", ("keys", "generate", "demo"))
+    yield Step("Say whose signatures count.", ("keys", "trust", "demo"))
+    yield Step(
+        "The job was recorded, too: values, digests and bytes of each call. Take them in, and sign them.",
+        ("record", capture, "--run", run, "--key", "demo"),
+    )
+    question = orjson.dumps({"run": run}).decode()
+    yield Step(
+        "Which calls are suspicious, and what came after them?",
+        ("agent-query", "--tool", "list_suspicious_actions", "--args", question),
+        is_told=True,
+    )
+    yield Step(
+        "Is what each rank got what the inputs of all ranks give?",
+        ("replay", "--run", run, "--epoch", "0", "--execute"),
+    )
+    yield Step("Has anything been changed since it was recorded?", ("verify", run))
 
 
 def _play(step: Step, store: str, settings: Globals) -> dict[str, object]:
@@ -156,8 +190,23 @@ def _play(step: Step, store: str, settings: Globals) -> dict[str, object]:
         return {"says": step.says, "command": command, "exit_code": code, "answer": orjson.loads(captured.getvalue())}
     typer.secho(f"\n# {step.says}", fg="cyan", color=False if settings.no_color else None)
     typer.secho(f"$ {command}", bold=True, color=False if settings.no_color else None)
-    run([*own, *step.arguments])
+    if not step.is_told:
+        run([*own, *step.arguments])
+        return {}
+    with contextlib.redirect_stdout(io.StringIO()) as captured:
+        run([*own, *step.arguments])
+    typer.echo(captured.getvalue(), nl=False)
+    for line in _in_words(orjson.loads(captured.getvalue())):
+        typer.echo(line)
     return {}
+
+
+def _in_words(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield what ``list_suspicious_actions`` found, as the demo tells it."""
+    found, total = answer.get("actions", []), answer.get("coverage", {}).get("actions", 0)
+    yield f"\nsuspicious: {len(found)} of {total} actions; affected after them: {answer.get('affected', 0)}"
+    for one in found:
+        yield f"  {one['code']}, score {one['score']:.2f}: {printable_block(one['reason'])}"
 
 
 def _tamper(step: Step, store: str, settings: Globals) -> dict[str, object]:
