@@ -108,6 +108,7 @@ def test_each_fault_between_frames_is_told_with_its_place_and_the_numbers_that_i
         (junk + framed(LINES, 3, b"b"), ("journal-damaged", len(begun), None, None), "no number is missing"),
         (junk + framed(LINES, 4, b"b"), ("journal-damaged", len(begun), 3, 3), "numbers 3 to 3 are missing"),
         (framed(LINES, 6, b"b"), ("journal-chain-broken", len(begun), 3, 5), "numbers 3 to 5 are missing before byte"),
+        (framed(LINES, 4, b"b"), ("journal-chain-broken", len(begun), 3, 3), "numbers 3 to 3 are missing before byte"),
         (framed(LINES, 2, b"b"), ("journal-chain-broken", len(begun), 2, 2), "repeats number 2"),
         (framed(LINES, 1, b"b"), ("journal-chain-broken", len(begun), 1, 1), "repeats number 1"),
     ):
@@ -116,6 +117,8 @@ def test_each_fault_between_frames_is_told_with_its_place_and_the_numbers_that_i
         assert told(tmp_path) == [(code, ONE, True, offset, first, last)]
         assert words_of in words(tmp_path)[0]
         assert str(offset) in words(tmp_path)[0]
+    made(tmp_path, begun + junk + framed(LINES, 3, b"b"))
+    assert words(tmp_path) == [f"bytes {len(begun)} to {len(begun) + 9} are damaged; no number is missing"]
     made(tmp_path, begun + framed(99, 3, b"b"))
     assert told(tmp_path) == [("journal-unknown-frame", ONE, False, len(begun), 3, 3)]
     assert "unknown type 99" in words(tmp_path)[0]
@@ -176,7 +179,7 @@ def test_a_header_that_says_something_else_than_the_segment_before_breaks_the_ch
     ):
         made(tmp_path, first, head(3, 2, first, **changes))
         assert told(tmp_path) == [("journal-chain-broken", "seg-00000002.pvj", True, None, None, None)]
-        assert text in words(tmp_path)[0]
+        assert words(tmp_path)[0].endswith(text)
     made(tmp_path, first)
     (tmp_path / "seg-00000002.pvj").unlink()
     for changes, text in (
@@ -241,6 +244,16 @@ def test_bytes_that_the_next_header_or_the_name_does_not_cover_were_never_acknow
     made(tmp_path, first + extra, names=(name,))
     assert told(tmp_path) == [("journal-unacknowledged-tail", name, False, len(first), None, None)]
     assert scan(tmp_path).segments[0].digest == sha256(first)
+
+
+def test_what_the_next_header_covers_counts_and_not_what_a_name_covers(tmp_path: Path) -> None:
+    first = head() + framed(LINES, 2, b"a")
+    whole = first + framed(LINES, 3, b"b")
+    name = f"seg-00000001-{sha256(first)[:16]}.pvj"
+    made(tmp_path, whole, head(4, 2, whole), names=(name, "seg-00000002.pvj"))
+
+    assert told(tmp_path) == [("journal-chain-broken", name, True, None, None, None)]
+    assert scan(tmp_path).segments[0].size == len(whole)
 
 
 def test_the_marker_states_the_id_that_the_segments_state(tmp_path: Path) -> None:
