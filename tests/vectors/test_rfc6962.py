@@ -11,7 +11,7 @@ from pathlib import Path
 import pymerkle
 import pytest
 
-from provstore.errors import TrustError
+from provstore.errors import ConfigError, TrustError
 from provstore.evidence import merkle
 
 ROOTS_UPTO, PAIRS_UPTO = 300, 64
@@ -76,6 +76,7 @@ def test_the_hashes_of_an_empty_tree_a_leaf_and_a_node_are_those_of_the_standard
     assert merkle.leaf_hash(b"\0").hex() == "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7"
     assert merkle.node_hash(bytes(32), bytes(32)) == sha(b"\x01", bytes(64))
     assert LEAVES == [sha(b"\x00", line) for line in LINES] == [merkle.leaf_hash(line) for line in LINES]
+    assert merkle.leaf_hashes(iter(LINES)) == LEAVES
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 64, 100, 1_000])
@@ -267,3 +268,77 @@ def test_the_probes_of_transparency_dev_are_judged_as_they_say():
 
 def bytes64(text):
     return base64.b64decode(text)
+
+
+def test_a_tree_gives_the_root_over_all_its_leaves_unless_a_size_is_said():
+    for size in (0, 1, 2, 7, 64):
+        assert merkle.Tree(LEAVES[:size]).root() == merkle.Tree(LEAVES[:size]).root(size) == ROOTS[size]
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda tree: tree.root(6), "proof: size 6: not within a tree of 5 leaves"),
+        (lambda tree: tree.root(-1), "proof: size -1: not within a tree of 5 leaves"),
+        (lambda tree: tree.inclusion(5, 5), "proof: leaf 5 in 5: not within a tree of 5 leaves"),
+        (lambda tree: tree.inclusion(-1, 5), "proof: leaf -1 in 5: not within a tree of 5 leaves"),
+        (lambda tree: tree.inclusion(0, 6), "proof: leaf 0 in 6: not within a tree of 5 leaves"),
+        (lambda tree: tree.consistency(0, 5), "proof: 0 before 5: not within a tree of 5 leaves"),
+        (lambda tree: tree.consistency(4, 3), "proof: 4 before 3: not within a tree of 5 leaves"),
+        (lambda tree: tree.consistency(4, 6), "proof: 4 before 6: not within a tree of 5 leaves"),
+        (lambda _: merkle.root_of([bytes(31)]), "tree: leaf: is no hash of 32 bytes"),
+    ],
+)
+def test_what_is_asked_of_a_tree_must_be_in_it(ask, message):
+    with pytest.raises(ConfigError) as refused:
+        ask(merkle.Tree(LEAVES[:5]))
+    assert str(refused.value) == message
+
+
+PROOF = merkle.inclusion(LEAVES, 2, 5)
+GROWN = merkle.consistency(LEAVES, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((LEAVES[2], 2, 5, ROOTS[4], PROOF), "root-mismatch", "tree: leads to another root"),
+        ((LEAVES[2], 5, 5, ROOTS[5], PROOF), "root-mismatch", "tree: leaf 5 is not within 5"),
+        ((LEAVES[2], -1, 5, ROOTS[5], PROOF), "root-mismatch", "tree: leaf -1 is not within"),
+        ((LEAVES[2], 2, 5, ROOTS[5], PROOF[:-1]), "root-mismatch", "tree: has fewer hashes"),
+        ((LEAVES[2], 2, 5, ROOTS[5], [*PROOF, FLIPPED]), "root-mismatch", "tree: has more"),
+        ((LEAVES[2], 2, 5, b"", PROOF), "root-mismatch", "tree: a hash is not 32 bytes"),
+        ((b"", 2, 5, ROOTS[5], PROOF), "root-mismatch", "tree: a hash is not 32 bytes long"),
+        ((LEAVES[2], 2, 5, ROOTS[5], [FLIPPED] * 65), "cap-exceeded", "hashes: more than 64"),
+    ],
+)  # fmt: skip
+def test_why_a_proof_of_inclusion_does_not_hold_is_told(arguments, code, message):
+    with pytest.raises(TrustError) as refused:
+        merkle.check_inclusion(*arguments)
+    assert refused.value.code == code
+    assert str(refused.value).startswith(f"inclusion proof: {message}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((3, ROOTS[4], 5, ROOTS[5], GROWN), "root-mismatch", "tree: leads to other roots"),
+        ((3, ROOTS[3], 5, ROOTS[4], GROWN), "root-mismatch", "tree: leads to other roots"),
+        ((0, ROOTS[3], 5, ROOTS[5], GROWN), "root-mismatch", "tree: no tree of 0 leaves comes before one of 5"),
+        ((6, ROOTS[3], 5, ROOTS[5], GROWN), "root-mismatch", "tree: no tree of 6 leaves comes before one of 5"),
+        ((5, ROOTS[5], 5, ROOTS[5], GROWN), "root-mismatch", "tree: equal sizes need equal roots and no hashes"),
+        ((5, ROOTS[5], 5, ROOTS[4], []), "root-mismatch", "tree: equal sizes need equal roots and no hashes"),
+        ((3, ROOTS[3], 5, ROOTS[5], []), "root-mismatch", "tree: has no hashes"),
+        ((3, ROOTS[3], 5, ROOTS[5], GROWN[:-1]), "root-mismatch", "tree: has fewer hashes than the tree has levels"),
+        ((3, ROOTS[3], 5, ROOTS[5], [*GROWN, FLIPPED]), "root-mismatch", "tree: has more hashes than the tree has"),
+        ((3, b"", 5, ROOTS[5], GROWN), "root-mismatch", "tree: a hash is not 32 bytes long"),
+        ((3, ROOTS[3], 5, b"", GROWN), "root-mismatch", "tree: a hash is not 32 bytes long"),
+        ((3, ROOTS[3], 5, ROOTS[5], [b""]), "root-mismatch", "tree: a hash is not 32 bytes long"),
+        ((3, ROOTS[3], 5, ROOTS[5], [FLIPPED] * 65), "cap-exceeded", "hashes: more than 64"),
+    ],
+)
+def test_why_a_proof_of_consistency_does_not_hold_is_told(arguments, code, message):
+    with pytest.raises(TrustError) as refused:
+        merkle.check_consistency(*arguments)
+    assert refused.value.code == code
+    assert str(refused.value).startswith(f"consistency proof: {message}")
