@@ -97,7 +97,8 @@ def diff(
         readers = _reader(runs[0], epoch), _reader(runs[1], epoch)
         events = [event for one, name in zip(runs, names, strict=True) for event in _events(one, name)]
         groups = _groups(runs[0], epochs), _groups(runs[1], epochs)
-        divergence = compare(names, groups, epochs, readers, events=events, context=context)
+        single = [number for number in epochs if all(len(one.of_epoch(number)) == 1 for one in runs)]
+        divergence = compare(names, groups, epochs, readers, events=events, context=context, by_rank=single)
         anchors = _anchors(runs[0], runs[1], epochs)
         divergence = divergence.with_notes(*_lone_epochs(runs, names, epochs))
     return Diff(divergence, (trust[0], trust[1]), anchors, epochs)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from provstore.analysis.divergence import divergence as words
 from provstore.analysis.divergence.alignment import GroupFacts, Key, Placed, Shifts, aligned, key_of, placed, shifts_of
 from provstore.analysis.divergence.divergence import KINDS, Correlation, Coverage, Divergence, Event, Point
 from provstore.analysis.divergence.reading import Reading, reading_of
+from provstore.errors import InputError
 from provstore.model.action import Action
 
 _NS = 1_000_000_000
+_LATEST = (1 << 62, 0, 0, 0)
 _Order = tuple[int, int, int, int]
 """Epoch, step, place in the rank's program, and what of the call differs."""
 
@@ -53,32 +56,52 @@ class Comparison:
         self._aligned = aligned(*groups)
         self._coverage, self._counts = Coverage(), dict[str, int]()
         self._firsts: dict[int, _Seen] = {}
-        self._equals: dict[int, list[_Seen]] = {}
+        self._equals: dict[int, tuple[Action, str, _Order]] = {}
+        """By rank: what was equal last, before anything of the rank differed."""
         self._inputs: dict[tuple[object, ...], _Instance] = {}
         self._offsets: dict[str, int] = {}
         self._step_ns: dict[int, int] = {}
         self._earliest: dict[int, _Order] = {}
         self._groups = groups
 
-    def epoch(self, number: int, a: Iterable[Action], b: Iterable[Action]) -> None:
-        """Compare one epoch: of both runs what was recorded in it."""
+    def epoch(self, number: int, a: Iterable[Action], b: Iterable[Action], *, is_by_rank: bool = False) -> None:
+        """Compare one epoch: of both runs what was recorded in it.
+
+        Args:
+            number: The epoch.
+            a: Actions of the first run.
+            b: Actions of the second run.
+            is_by_rank: Both come rank by rank in ascending order, so that one rank at a time is enough.
+
+        Raises:
+            InputError: They do not.
+        """
+        a, b = (a, b) if is_by_rank else (_sorted(a), _sorted(b))
+        for left, right in _by_rank(a, b):
+            self._rank(number, left, right)
+        # Only the inputs of the first difference are asked for later.
+        first = min(self._firsts.values(), key=lambda one: one.order, default=None)
+        kept = None if first is None else _of_point(first.point)
+        self._inputs = {kept: self._inputs[kept]} if kept in self._inputs else {}
+
+    def _rank(self, number: int, a: Sequence[Action], b: Sequence[Action]) -> None:
+        """Compare what one rank did."""
         left, right = placed(a), placed(b)
         shifts = shifts_of(left, right, self._aligned)
         for (group, _), shift in shifts.items():
             if shift:
                 self._offsets.setdefault(group, shift)
         theirs = dict(_keyed(right, self._aligned, shifts))
-        ranks = {one.action.rank for one in left}, {one.action.rank for one in right}
         for key, one in _keyed(left, {}, {}):
             if one.action.step is not None:
                 self._step_ns.setdefault(one.action.step, one.action.at_ns)
             other = theirs.pop(key, None)
             if other is None:
-                self._lone(number, one, one.action.rank in ranks[1], is_first=True)
+                self._lone(number, one, bool(b), is_first=True)
             else:
                 self._pair(number, one, other.action)
         for one in theirs.values():
-            self._lone(number, one, one.action.rank in ranks[0], is_first=False)
+            self._lone(number, one, bool(a), is_first=False)
 
     def result(self, events: Sequence[Event] = ()) -> Divergence:
         """Return what was found."""
@@ -87,7 +110,7 @@ class Comparison:
         correlations: tuple[Correlation, ...] = ()
         if first is not None:
             point = replace(first.point, ranks=self._alike(first))
-            last = self._last_equal(first, point.ranks)
+            last = self._last_equal(point.ranks)
             reading = reading_of(point, self._reading(first, point))
             correlations = tuple(self._near(point, events))
         return Divergence(
@@ -107,7 +130,7 @@ class Comparison:
         a, step, place = one.action, one.bucket[0], one.place
         for what, where, was, now in _facts(a, b):
             self._differs(epoch, step, place, _point(what, epoch, a, where, was, now))
-        inputs = self._inputs.setdefault(_instance(a), _Instance())
+        inputs = self._instance_of(a)
         for side, kind, left, right in (
             ("in", words.INPUT, a.digest_in, b.digest_in),
             ("out", words.OUTPUT, a.digest_out, b.digest_out),
@@ -119,12 +142,19 @@ class Comparison:
             if state == "unknown":
                 continue
             order = (epoch, step, place, KINDS.index(kind))
-            self._earliest[a.rank] = min(self._earliest.get(a.rank, order), order)
-            point = _point(kind if state == "different" else None, epoch, a, side, left, right)
+            if order < self._earliest.get(a.rank, _LATEST):
+                self._earliest[a.rank] = order
             if state == "different":
-                self._differs(epoch, step, place, point)
+                self._differs(epoch, step, place, _point(kind, epoch, a, side, left, right))
             elif a.rank not in self._firsts:
-                self._equals.setdefault(a.rank, [])[-1:] = [_Seen(point, order)]
+                self._equals[a.rank] = (a, side, order)
+
+    def _instance_of(self, action: Action) -> _Instance:
+        key = _instance(action)
+        found = self._inputs.get(key)
+        if found is None:
+            found = self._inputs[key] = _Instance()
+        return found
 
     def _digests(self, a: Action, b: Action, left: str | None, right: str | None) -> str:
         """Return whether two digests are equal or different, and count it."""
@@ -180,14 +210,15 @@ class Comparison:
             )
         )
 
-    def _last_equal(self, first: _Seen, ranks: Sequence[int]) -> Point | None:
-        before = [
-            one for rank in ranks for one in self._equals.get(rank, ()) if one.order < first.order
-        ]  # fmt: skip
-        return max(before, key=lambda one: one.order).point if before else None
+    def _last_equal(self, ranks: Sequence[int]) -> Point | None:
+        before = [self._equals[rank] for rank in ranks if rank in self._equals]
+        if not before:
+            return None
+        action, side, order = max(before, key=lambda one: one[2])
+        return _point(None, order[0], action, side, None, None)
 
     def _reading(self, first: _Seen, point: Point) -> Reading:
-        inputs = self._inputs.get((point.op, point.group, point.seq, point.step, point.name), _Instance())
+        inputs = self._inputs.get(_of_point(point), _Instance())
         is_first = all(self._earliest.get(rank, first.order)[:3] >= first.order[:3] for rank in point.ranks)
         members = inputs.equal | inputs.different | inputs.unknown
         return Reading(
@@ -219,11 +250,12 @@ def compare(
     *,
     events: Sequence[Event] = (),
     context: int = 5,
+    by_rank: Collection[int] = (),
 ) -> Divergence:
-    """Return where two runs part, reading one epoch of both at a time."""
+    """Return where two runs part, reading one epoch of both at a time; of those in ``by_rank`` one rank at a time."""
     comparison = Comparison(names, groups, context=context)
     for epoch in epochs:
-        comparison.epoch(epoch, actions[0](epoch), actions[1](epoch))
+        comparison.epoch(epoch, actions[0](epoch), actions[1](epoch), is_by_rank=epoch in by_rank)
     return comparison.result(events)
 
 
@@ -237,14 +269,62 @@ def _keyed(given: Iterable[Placed], names: Mapping[str, str], shifts: Shifts) ->
         yield (*key, again), one
 
 
+def _sorted(actions: Iterable[Action]) -> list[Action]:
+    """Return actions rank by rank; those of a rank keep their order."""
+    return sorted(actions, key=lambda one: one.rank)
+
+
+def _by_rank(a: Iterable[Action], b: Iterable[Action]) -> Iterator[tuple[list[Action], list[Action]]]:
+    """Yield what each rank did in both runs, of which one rank is in memory at a time."""
+    left, right = _Ranks(a), _Ranks(b)
+    while left.rank is not None or right.rank is not None:
+        rank = min(one.rank for one in (left, right) if one.rank is not None)
+        yield left.take(rank), right.take(rank)
+
+
+class _Ranks:
+    """Actions of one run, rank by rank in ascending order.
+
+    Raises:
+        InputError: A rank comes after a higher one.
+    """
+
+    def __init__(self, actions: Iterable[Action]) -> None:
+        self._groups = itertools.groupby(actions, key=lambda one: one.rank)
+        self.rank: int | None = None
+        """The next one."""
+        self._actions: Iterable[Action] = ()
+        self._read()
+
+    def take(self, rank: int) -> list[Action]:
+        """Return what a rank did, nothing where it is not the next one."""
+        if rank != self.rank:
+            return []
+        found = list(self._actions)
+        self._read()
+        return found
+
+    def _read(self) -> None:
+        before = self.rank
+        self.rank, self._actions = next(self._groups, (None, ()))
+        if before is not None and self.rank is not None and self.rank < before:
+            raise InputError(f"actions: rank {self.rank}: comes after rank {before}")
+
+
 def _instance(action: Action) -> tuple[object, ...]:
     return (action.op, action.group, action.seq, action.step, action.name)
+
+
+def _of_point(point: Point) -> tuple[object, ...]:
+    return (point.op, point.group, point.seq, point.step, point.name)
 
 
 def _facts(a: Action, b: Action) -> Iterator[tuple[str, str | None, str, str]]:
     """Yield what differs of two records of one call beside their digests."""
     if a.op != b.op:
         yield words.OP, None, a.op, b.op
+        return
+    if _described(a) == _described(b):
         return
     for kind, side, left, right in (
         (words.DTYPE, "in", a.dtypes_in, b.dtypes_in),
@@ -259,6 +339,11 @@ def _facts(a: Action, b: Action) -> Iterator[tuple[str, str | None, str, str]]:
     ):
         if left is not None and right is not None and left != right:
             yield kind, side, _text(left), _text(right)
+
+
+def _described(one: Action) -> tuple[object, ...]:
+    described = (one.dtypes_in, one.dtypes_out, one.shapes_in, one.shapes_out, one.finite_in, one.finite_out)
+    return (*described, one.reduce_op, one.root, one.peer)
 
 
 def _text(value: object) -> str:
