@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from provstore.cli._screen import Line
 from provstore.cli._text import counted, folded, named_ranks
-from provstore.model.finding import Diagnosis, Finding, Hop, LastCall, Source, Undecided
+
+if TYPE_CHECKING:
+    from provstore.model.finding import Diagnosis, Finding, Hop, LastCall, Source, Undecided
 
 T = TypeVar("T")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import orjson
 
-from provstore.model.dump_lines import DumpLine, read
-from provstore.model.report import Difference
+if TYPE_CHECKING:
+    from provstore.model.dump_lines import DumpLine
+    from provstore.model.report import Difference
 
 _VALUE_CHARACTERS = 80
 
@@ -19,6 +21,8 @@ def differing(found: Sequence[Difference], *, is_cut: bool) -> Iterator[str]:
         found: What differs; what both sides say of one node stands together.
         is_cut: More differ than are given, so that the other side of the last one may be missing.
     """
+    from provstore.model.dump_lines import read
+
     at = 0
     while at < len(found):
         one, line = found[at], read(found[at].line)

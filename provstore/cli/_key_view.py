@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from provstore.cli._screen import Line
 from provstore.cli._text import counted, folded, printable
-from provstore.model.keys import KeyExport, KeyList, KeyRow, KeyShown, TrustChange, TrustFacts
+
+if TYPE_CHECKING:
+    from provstore.model.keys import KeyExport, KeyList, KeyRow, KeyShown, TrustChange, TrustFacts
 
 _STYLE = {"active": "green", "retired": "dim", "revoked": "bold red"}
 _DID = {

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from provstore import errors
 from provstore.cli._differences import differing
 from provstore.cli._screen import Line
 from provstore.cli._text import counted, folded, printable
-from provstore.exports import ExportReport
-from provstore.model.report import (
-    KNOWN,
-    NEW,
-    REFUSED,
-    SKIPPED,
-    CheckReport,
-    FileReport,
-    IngestReport,
-    RebuildReport,
-    StoreInfo,
-)
+from provstore.model.statuses import KNOWN, NEW, REFUSED, SKIPPED
+
+if TYPE_CHECKING:
+    from provstore.exports import ExportReport
+    from provstore.model.report import CheckReport, FileReport, IngestReport, RebuildReport, StoreInfo
 
 _NAMED_BY = {"--run": "named by --run", "sidecar": "named by the sidecars", "folder": "named after the folder"}
 _STYLE = {NEW: "green", KNOWN: "dim", REFUSED: "bold red", SKIPPED: "yellow"}

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from provstore.cli._screen import Line
 from provstore.cli._tables import grid
 from provstore.cli._text import counted, folded, printable, ranks_text
-from provstore.model.trace import Trace, TraceNode
+
+if TYPE_CHECKING:
+    from provstore.model.trace import Trace, TraceNode
 
 LINE_LIMIT = 40
 TABLE_LIMIT = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,7 +17,9 @@ from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._stores import hinting, opened
 from provstore.cli._text import counted
-from provstore.model.finding import Diagnosis
+
+if TYPE_CHECKING:
+    from provstore.model.finding import Diagnosis
 
 CODES = {
     "healthy": errors.EXIT_OK,

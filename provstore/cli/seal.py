@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,9 @@ from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._stores import opened
 from provstore.cli._targets import run_of
 from provstore.cli._text import counted, folded, printable
-from provstore.model.report import SealedRun, SealReport
+
+if TYPE_CHECKING:
+    from provstore.model.report import SealedRun, SealReport
 
 EXAMPLES = """Examples:
 

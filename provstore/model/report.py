@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from provstore.model import statuses
 from provstore.model.display import table
 
-NEW, KNOWN, REFUSED, SKIPPED = "new", "known", "refused", "skipped"
+NEW, KNOWN, REFUSED, SKIPPED = statuses.NEW, statuses.KNOWN, statuses.REFUSED, statuses.SKIPPED
 
 
 @dataclass(frozen=True, slots=True)
