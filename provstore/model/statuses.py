@@ -1,0 +1,5 @@
+"""What became of a file that was given."""
+
+from __future__ import annotations
+
+NEW, KNOWN, REFUSED, SKIPPED = "new", "known", "refused", "skipped"
