@@ -163,8 +163,8 @@ def scan(path: Path, number: int, journal_id: str, size: int | None, last_jseq: 
     digits, ended = name_digest(path) if size is None else "", None
     with path.open("rb") as file:
         file_size = file.seek(0, 2)
-        found = Segment(number, path, read_header(path, number), file_size, file_size)
-        found.size = file_size if size is None else min(size, file_size)
+        counted = file_size if size is None else min(size, file_size)
+        found = Segment(number, path, read_header(path, number), file_size, counted)
         file.seek(0)
         magic = file.read(min(len(frames.MAGIC), found.size))
         found.has_magic = magic == frames.MAGIC

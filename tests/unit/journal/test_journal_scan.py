@@ -135,7 +135,9 @@ def test_after_a_repeated_number_the_highest_one_counts(tmp_path: Path) -> None:
 def test_two_damaged_places_are_told_one_by_one(tmp_path: Path) -> None:
     one = head() + framed(LINES, 2, b"a")
     two = one + b"\xff" * 5 + framed(LINES, 4, b"b")
-    made(tmp_path, two + b"\xff" * 7 + framed(LINES, 6, b"c"))
+    three = two + b"\xff" * 7 + framed(LINES, 6, b"c")
+    made(tmp_path, three)
+    assert scan(tmp_path).segments[0].digest == sha256(three)
 
     assert told(tmp_path) == [
         ("journal-damaged", ONE, True, len(one), 3, 3), ("journal-damaged", ONE, True, len(two), 5, 5),
@@ -166,6 +168,7 @@ def test_a_segment_without_its_magic_bytes_is_damaged_from_its_first_byte_on(tmp
     made(tmp_path, b"x" + data[1:])
 
     assert told(tmp_path) == [("journal-damaged", ONE, True, 0, None, None)]
+    assert words(tmp_path) == ["bytes 0 to 8 are damaged; no number is missing"]
     (found,) = scan(tmp_path).segments
     assert (found.has_magic, found.is_whole) == (False, False)
 
