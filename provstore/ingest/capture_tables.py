@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,8 @@ class Snapshots:
     directory: Path
     journal: Journal
     tables: Tables
+    unproven: Callable[[str], None] = lambda _: None
+    """Told of each side whose snapshots prove nothing, and why."""
     _data: bytearray = field(default_factory=bytearray)
     _rows: list[dict[str, Json]] = field(default_factory=list)
 
@@ -96,7 +98,9 @@ class Snapshots:
                     for arg, (shape, dtype) in enumerate(zip(shapes, dtypes))
                 ]
                 self._require_whole(kept, whole)
-            except (ConfigError, InputError, TrustError, OSError):
+            except (ConfigError, InputError, TrustError, OSError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                self.unproven(f"{action.action_id}: {side}: {reason}")
                 continue
             for arg, one in enumerate(kept):
                 self._pack(action, side, arg, one)
@@ -238,14 +242,16 @@ def _chunk(directory: Path, line: Mapping[str, Any]) -> _Chunk:
     path = capture_lines.texts(line, "path") or ()
     if not all(map(_HEX.fullmatch, path)):
         raise InputError("snapshot: path: is no list of hashes")
+    if not (directory / name).is_file():
+        raise InputError(f"snapshot: {name}: there is no such file")
     with (directory / name).open("rb") as file:
         file.seek(offset)
         data = file.read(size)
     if len(data) != size:
-        raise InputError("snapshot: the file ends before the chunk")
+        raise InputError(f"snapshot: {name}: offset {offset}: the file ends before the chunk")
     leaf = tensor_digest.leaf(data).hex()
     if line.get("hash") != leaf:
-        raise InputError("snapshot: the chunk is not what its hash says")
+        raise InputError(f"snapshot: {name}: offset {offset}: the chunk is not what its hash says")
     return _Chunk(index, data, leaf, path)
 
 
