@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,9 @@ from provstore.cli._stores import hinting, opened
 from provstore.cli._tables import grid
 from provstore.cli._text import folded
 from provstore.errors import ConfigError
-from provstore.model.report import Answer
+
+if TYPE_CHECKING:
+    from provstore.model.report import Answer
 
 SPELLED = {
     "--run and --attempt": "--param run=ID and --param attempt=N",

@@ -111,7 +111,7 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "action_id": ("string", "id of a recorded action in its attempt"),
     "chain": (
         "string",
-        "of a recorded action, its instance's id, equal on all ranks; of an agent's, digest of its chain's first record",
+        "of a recorded action, id of its instance, equal on all ranks; of an agent's, digest of its chain's first",
     ),
     "train_epoch": ("int64", "training epoch"),
     "side_effect_class": ("string", "read, mutate-local, mutate-external, network-egress or unknown"),
