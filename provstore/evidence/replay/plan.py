@@ -202,7 +202,8 @@ def _environment(facts: EpochFacts) -> Item:
 
 def _determinism(header: Row) -> Row:
     """Return the settings of a header, which are stored as names with values."""
-    return {one["n"]: one["v"] for one in header.get("determinism") or ()}
+    said = header.get("determinism") or {}
+    return said if isinstance(said, dict) else {one["n"]: one["v"] for one in said}
 
 
 def _anchors(facts: EpochFacts) -> Item:
