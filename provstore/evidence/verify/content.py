@@ -242,9 +242,7 @@ class Content:
             code, text = error.code, f"{error}."
         if code == "keyid-mismatch" and keys.fingerprint(public) == keyid:
             return True
-        self.notes.add(
-            code, text, epoch=self.epoch_of(seq), seq=seq, where=record.where, rank=rank, keyid=keyid, axis=KEY
-        )  # fmt: skip
+        self.notes.add(code, text, epoch=self.epoch_of(seq), seq=seq, where=record.where, rank=rank, keyid=keyid)
         return False
 
     def _close(self, said: dict[str, Any], record: RecordAt, seq: int) -> None:

@@ -52,7 +52,7 @@ class KeyCheck:
                     self.notes.add(
                         "keyid-mismatch",
                         f"the record hands over from key {old}, but key {one.key.keyid} signed its epoch.",
-                        epoch=one.number, seq=seq, where=where, keyid=one.key.keyid, axis=KEY,
+                        epoch=one.number, seq=seq, where=where, keyid=one.key.keyid,
                     )  # fmt: skip
         if len(announced) > MOST_ROTATIONS:
             seq = announced[MOST_ROTATIONS][0]

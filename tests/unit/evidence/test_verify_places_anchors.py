@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provstore.evidence.keys import fingerprint
+from provstore.evidence.keys import PrivateKey, fingerprint
 from provstore.evidence.statement import AnchorClaim
 from provstore.evidence.trust.keys import Revocation
 from provstore.model.verification import AnchorReach
@@ -101,3 +101,31 @@ def test_a_key_in_its_window_by_the_stated_time_or_an_anchor_is_not_in_doubt(at)
     trust = doubting(made, not_before=EARLY, not_after=LATE)
 
     assert [one for one in places(checked(made, trust, anchors, at=at)) if one[0] != "anchor-partial"] == []
+
+
+def test_why_a_key_counts_no_more_is_told_in_words():
+    made = sealed([4, 4])
+    held = [made.anchor(4, EARLY), made.anchor(8, LATE)]
+    covered = only(checked(made, revoking(made), held), "key-revoked").text
+    assert covered.endswith(
+        f": key {signer(made)} is revoked since {SINCE}, and the last anchor from before that covers 4 records: "
+        "whoever stole the key may have signed."
+    )
+    made.anchors = (AnchorClaim(made.origin(), 8, root_of(made.lines).hex(), LATE),)
+    made.add(losses(12)[8:])
+    quoting = [one.text for one in checked(made, revoking(made)).findings if one.code == "key-revoked"]
+    assert [text.partition(", and ")[2] for text in quoting] == [
+        "its bundle quotes an anchor from after that: whoever stole the key may have signed."
+    ]
+
+
+def test_why_a_signature_is_not_trusted_is_told_in_words():
+    made = sealed([2])
+    named = f": its bundle names key {signer(made)}, which "
+    stranger = trusting(PrivateKey.generate())
+    assert only(checked(made, stranger), "untrusted-key").text.endswith(
+        f"{named}is not listed in the trust file, and no trusted key made the signature."
+    )
+    assert only(checked(made, doubting(made, runs="run-2")), "untrusted-key").text.endswith(
+        f"{named}is not trusted to sign run-1 as run, and no trusted key made the signature."
+    )
