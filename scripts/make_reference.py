@@ -23,9 +23,11 @@ _MADE = "<!-- Made by scripts/make_reference.py: edit the code, not this page. -
 _MODULES = ("dump", "block", "finding", "trace", "report", "prov", "evidence", "verification")
 _COMMANDS = (
     "demo", "ingest", "trace", "diagnose", "query", "export", "store info", "store check", "store rebuild", "doctor",
-    "record", "seal", "verify", "evidence list", "evidence show", "evidence export",
-    "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
+    "record", "replay", "diff", "seal", "verify", "evidence list", "evidence show", "evidence export",
+    "evidence import", "join", "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
 )  # fmt: skip
+
+_SAME_ANSWER = {"evidence import": "ingest"}
 
 
 def pages() -> dict[Path, Callable[[], str]]:
@@ -116,7 +118,7 @@ def command_line() -> str:
     lines = [(ROOT / "scripts" / "cli_page_head.md").read_text(encoding="utf-8").rstrip().replace("{made}", _MADE), ""]
     for command in _COMMANDS:
         lines += [f"## provstore {command}", "", "```text", help_text(command).rstrip(), "```", ""]
-        written = DOCS / "reference" / "schemas" / f"{command.replace(' ', '-')}.json"
+        written = DOCS / "reference" / "schemas" / f"{_SAME_ANSWER.get(command, command).replace(' ', '-')}.json"
         shape = json.loads(written.read_text(encoding="utf-8"))
         lines += [f"`--json`: {shape['title']} ([schema](schemas/{written.name})).", ""]
         lines += ["| key | type | meaning |", "|---|---|---|", *_shape_rows(shape, ""), ""]

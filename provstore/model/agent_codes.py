@@ -75,5 +75,33 @@ AGENT = (
         "Several chains of one run hold an action of the same id with different contents.",
         "All are kept; ids are unique only within one writer, so look whether it is one action at all.",
     ),
+    Code(
+        "trace-mismatch",
+        "A reference and the trace ids say different things",
+        "warning",
+        "A record names a training run, or the run names an action, and their trace ids mean different traces.",
+        "The link is kept: look which of the two was set by hand, and whether the run was launched again.",
+    ),
+    Code(
+        "trace-context-conflict",
+        "A job was given several trace ids",
+        "warning",
+        "Option, environment and carrier of the job gave different trace ids; the first counts, all are kept.",
+        "Find out which launcher wrapped another one, and let one of them set the id.",
+    ),
+    Code(
+        "trace-id-placeholder",
+        "A trace id stands for none",
+        "info",
+        "The id is empty, zeros only, or a word such as unknown; it joins nothing.",
+        "Let whoever launches pass a real id; references still join.",
+    ),
+    Code(
+        "action-id-collision",
+        "Actions of one imported file share an id",
+        "warning",
+        "The format builds ids without the process group, so that two actions may have one; both are kept, numbered.",
+        "Tell them apart by number, rank and time; record with provstore to have ids of their own.",
+    ),
 )
 """One entry a code of agent records."""
