@@ -382,11 +382,6 @@ def test_heads_are_put_in_order_and_their_digest_leaves_out_who_signed_them() ->
     assert statement.listed([signed, RankHead(0, 1, A)]) == ((RankHead(0, 1, A), signed), None)
 
 
-@pytest.mark.parametrize("closing", [True, False])
-def test_an_epoch_is_closed_only_where_it_says_so(closing: bool) -> None:
-    assert json.loads(dataclasses.replace(EPOCH, closed=closing).payload())[P]["closed"] is closing
-
-
 @pytest.mark.parametrize(
     ("digest", "weakest", "effective"),
     [
