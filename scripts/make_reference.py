@@ -24,7 +24,8 @@ _MODULES = ("dump", "block", "finding", "trace", "report", "prov", "evidence", "
 _COMMANDS = (
     "demo", "ingest", "trace", "diagnose", "query", "export", "store info", "store check", "store rebuild", "doctor",
     "record", "replay", "diff", "seal", "verify", "evidence list", "evidence show", "evidence export",
-    "evidence import", "join", "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
+    "evidence import", "join",
+    "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
 )  # fmt: skip
 
 _SAME_ANSWER = {"evidence import": "ingest"}

@@ -15,7 +15,7 @@ from provstore.cli._text import counted, folded
 
 if TYPE_CHECKING:
     from provstore.api.joining import JoinAnswer
-    from provstore.model.joining import End, Group, Link, Member
+    from provstore.model.joining import End, Group, JoinReport, Link, Member
 
 EXAMPLES = """Examples:
 
@@ -23,7 +23,7 @@ EXAMPLES = """Examples:
 provstore join
 provstore join 463ac35c9f6413ad48485a3953bb6124 --agent-key agent-key-01=agent.pub
 provstore join --accept"""
-_STRENGTH = {"strong": "green", "medium": "yellow", "weak": "dim"}
+_STRENGTH = {"strong": "bold green", "medium": "yellow", "weak": "dim"}
 _MEMBER_AXES = ("structural", "semantic", "authenticity", "chain", "container", "capture")
 
 
@@ -72,19 +72,23 @@ def join(
 
 
 def lines(answer: JoinAnswer, width: int) -> Iterator[Line]:
-    """Yield what belongs together, by which links, then everything that is open."""
+    """Yield the links, everything that is open, then the runs of each trace with what was found of their records."""
     report = answer.report
     if not report.groups:
         asked = "" if report.asked is None else f" to do with {report.asked}"
         yield from _line(f"nothing stored has a trace or a reference{asked}", width, "bold yellow")
-    for group in report.groups:
-        yield from _group(group, width)
-    if report.links:
-        yield Line("links", "bold")
+    elif not report.links:
+        yield from _line("nothing is joined: no reference, and no trace that two runs share", width, "bold yellow")
     for link in report.links:
         yield from _link(link, width)
-    if report.groups and not report.links:
-        yield from _line("nothing links them: no reference, and no trace that two of them share", width, "yellow")
+    yield from _open(report, width)
+    for group in report.groups:
+        yield from _group(group, width)
+    yield from _ending(answer, width)
+
+
+def _open(report: JoinReport, width: int) -> Iterator[Line]:
+    """Yield what nobody can answer from what is stored."""
     for one in report.ambiguous:
         said = f"ambiguous: {one.what}, said by {one.said_by}, fits {', '.join(one.candidates)}: none is chosen"
         yield from _line(said, width, "bold red")
@@ -97,7 +101,6 @@ def lines(answer: JoinAnswer, width: int) -> Iterator[Line]:
         yield from _line(f"trace-id-placeholder: {text} stands for no trace", width, "yellow")
     for text in report.conflicts:
         yield from _line(text, width, "yellow")
-    yield from _ending(answer, width)
 
 
 def _group(group: Group, width: int) -> Iterator[Line]:
@@ -122,12 +125,13 @@ def _member(member: Member, width: int) -> Iterator[Line]:
 def _link(link: Link, width: int) -> Iterator[Line]:
     rules = f"by {', '.join(link.rules)} ({link.strength})"
     notes = f": {', '.join(link.notes)}" if link.notes else ""
-    yield from _line(
-        f"{_end(link.source)} -> {_end(link.target)} {rules}{notes}", width, _STRENGTH[link.strength], "  "
-    )
-    yield from _line(f"in {'; '.join(link.where)}", width, "", "    ")
+    # A trace that two agents share does not tell which of them came first.
+    is_directed = link.target.kind == "training" or not {"delegation", "parent-trace"}.isdisjoint(link.rules)
+    ends = f"{_end(link.source)} {'->' if is_directed else '--'} {_end(link.target)}"
+    yield from _line(f"{ends} {rules}{notes}", width, _STRENGTH[link.strength])
+    yield from _line(f"in {'; '.join(link.where)}", width, "", "  ")
     for end in (link.source, link.target):
-        yield from _line(f"{end.kind} {end.run_id}: {_found(end.authenticity)}", width, "", "    ")
+        yield from _line(f"{end.kind} run {end.run_id}: signature {_found(end.authenticity)}", width, "", "  ")
 
 
 def _end(end: End) -> str:
@@ -150,7 +154,7 @@ def _entry(one: Mapping[str, object]) -> str:
 
 def _ending(answer: JoinAnswer, width: int) -> Iterator[Line]:
     counts = answer.report.counts
-    yield from _line(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()), width, "dim")
+    yield from _line(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()), width, "dim")
     if answer.newly_accepted:
         yield from _line(f"{counted(answer.newly_accepted, 'weak link')} accepted and written down", width, "green")
     elif any(one.strength == "weak" and "accepted" not in one.notes for one in answer.report.links):

@@ -317,7 +317,7 @@ def test_text_and_json_hold_the_same_facts(family, store):
         assert f"by {', '.join(link['rules'])} ({link['strength']})" in text
         assert all(" ".join(place.split()) in text for place in link["where"])
     assert all(text_.split(": ")[1] in text for text_ in found["conflicts"])
-    assert all(f"{count} {name.replace('_', ' ')}" in text for name, count in found["counts"].items())
+    assert all(f"{name.replace('_', ' ')} {count}" in text for name, count in found["counts"].items())
 
 
 def walk(value):
