@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from provstore.errors import InputError
@@ -11,6 +11,7 @@ from provstore.evidence import epoch_bundles, records
 from provstore.evidence.epoch_bundles import EpochFacts
 from provstore.evidence.recording import policy
 from provstore.ingest import capture_lines, capture_tables
+from provstore.ingest.capture_lines import Values
 from provstore.ingest.capture_tables import Snapshots, Tables
 from provstore.ingest.record_epochs import EpochWriter
 from provstore.model.action import Action, TraceContext
@@ -155,10 +156,10 @@ class _RankReader:
         self._parent: str | None = None
         output = epoch.writer.output
         self._tables = epoch.tables
-        self.snapshots = Snapshots(epoch.capture.directory, output.journal, epoch.tables)
+        self.snapshots = Snapshots(epoch.capture.directory, output.journal, epoch.tables, epoch.capture.problems.add)
         self._snaps: dict[int, list[dict[str, Any]]] = {}
         self._steps: list[tuple[int, int, int]] = []
-        self._calls: dict[str, tuple[Action, int, dict[str, Any]]] = {}
+        self._calls: dict[str, tuple[Values, int, dict[str, Any]]] = {}
         self._notes: list[tuple[int, Callable[[int], bytes]]] = []
 
     def look_ahead(self, lines: Iterator[tuple[dict[str, Any], str]]) -> None:
@@ -174,7 +175,9 @@ class _RankReader:
 
     def take(self, said: dict[str, Any]) -> bool:
         """Take one line; return whether it gave an action that was not recorded before."""
-        kind = said.get("t")
+        kind, epoch = said.get("t"), said.get("epoch")
+        if epoch is not None and (type(epoch) is not int or epoch != self._epoch.epoch):
+            raise InputError(f"epoch: {str(epoch)[:40]!a} is no number of an epoch")
         if kind == "call":
             return self._call(said)
         if kind == "tensor":
@@ -196,25 +199,23 @@ class _RankReader:
         return False
 
     def _call(self, said: dict[str, Any]) -> bool:
-        action = capture_lines.call(said, self._rank, self._epoch.epoch, self._step(said))
-        self._keep(action, said)
+        self._keep(capture_lines.call(said, self._rank, self._epoch.epoch, self._step(said)), said)
         return False
 
-    def _keep(self, action: Action, said: dict[str, Any]) -> None:
+    def _keep(self, action: Values, said: dict[str, Any]) -> None:
         """Hold an action back until the rank ends: what the ring of steps gave later replaces what came first."""
         ordinal = capture_lines.count(said, "ordinal") if "ordinal" in said else len(self._calls)
-        self._calls[action.action_id] = (action, ordinal, said)
+        self._calls[action["action_id"]] = (action, ordinal, said)
 
     def finish(self) -> bool:
         """Record the actions in program order, the notes between them by their times; return whether one was new."""
         is_new, notes = False, sorted(self._notes, key=lambda one: one[0])[::-1]
         for action, ordinal, said in sorted(self._calls.values(), key=lambda one: one[1]):
-            while notes and notes[-1][0] <= action.at_ns:
+            while notes and notes[-1][0] <= action["at_ns"]:
                 self._epoch.writer.note(notes.pop()[1], self._rank)
-            found = self._with_content(action, ordinal, said)
-            found = replace(found, parent=self._parent)
-            is_new = self._epoch.writer.take(found, ordinal) or is_new
-            self._parent = action.action_id
+            self._add_content(action, ordinal, said)
+            is_new = self._epoch.writer.take(Action(**action, parent=self._parent), ordinal) or is_new
+            self._parent = action["action_id"]
         while notes:
             self._epoch.writer.note(notes.pop()[1], self._rank)
         self._calls.clear()
@@ -225,18 +226,19 @@ class _RankReader:
         make(0)
         self._notes.append((at_ns or 0, make))
 
-    def _with_content(self, action: Action, ordinal: int, said: Mapping[str, Any]) -> Action:
-        """Return the action with the content that is really there, and no mode above it."""
+    def _add_content(self, action: Values, ordinal: int, said: Mapping[str, Any]) -> None:
+        """Name the content that is really there, and let no mode stand above it."""
         names = [capture_tables.statistics(said.get(name), self._tables) for name in ("stats_out", "stats", "stats_in")]
         kept = [name for name in names if name is not None]
-        proven = self.snapshots.proven(action, self._snaps.get(ordinal, ())) if action.mode == MODES[2] else set()
-        action = replace(action, delta_ref=kept[0] if kept else None, evidence_refs=(*action.evidence_refs, *kept[1:]))
-        action = raised(action, self._epoch.request.mode_floor)
+        if kept:
+            action["delta_ref"], action["evidence_refs"] = kept[0], tuple(kept[1:])
+        proven: set[str] = set()
+        if action["mode"] == MODES[2]:
+            proven = self.snapshots.proven(Action(**action), self._snaps.get(ordinal, ()))
+        demand(action, self._epoch.request.mode_floor)
         there = content_mode(action, said, proven)
-        if MODES.index(there) >= MODES.index(action.mode):
-            return action
-        reason = action.shortfall or (CAPTURE_FAULT,)
-        return replace(action, mode=there, shortfall=reason)
+        if MODES.index(there) < MODES.index(action["mode"]):
+            action["mode"], action["shortfall"] = there, action["shortfall"] or (CAPTURE_FAULT,)
 
     def _step(self, said: Mapping[str, Any]) -> int | None:
         step = capture_lines.count_or_none(said, "step")
@@ -248,12 +250,12 @@ class _RankReader:
     def _checkpoint(self, said: dict[str, Any]) -> None:
         request, epoch = self._epoch.request, self._epoch
         action = capture_lines.checkpoint(said, self._rank, epoch.epoch, self._step(said), request.mode_floor)
-        clean = {**said, "uri": action.name}
+        clean = {**said, "uri": action["name"]}
         self._tables.add(epoch_bundles.CHECKPOINTS, capture_lines.row(clean, self._rank))
         if said["action"] == "save":
-            epoch.checkpoint = action.name
+            epoch.checkpoint = action["name"]
         after = max((ordinal for _, ordinal, _ in self._calls.values()), default=0)
-        self._calls[action.action_id] = (action, after, {})
+        self._calls[action["action_id"]] = (action, after, {})
 
     def _rng(self, said: dict[str, Any]) -> None:
         epoch = self._epoch
@@ -294,7 +296,7 @@ class _RankReader:
         epoch.ended_ns = max(epoch.ended_ns or 0, at_ns)
 
 
-def content_mode(action: Action, said: Mapping[str, Any], proven: set[str]) -> str:
+def content_mode(action: Values, said: Mapping[str, Any], proven: set[str]) -> str:
     """Return the strongest mode whose content is there for every side of an action that has tensors.
 
     Args:
@@ -302,34 +304,27 @@ def content_mode(action: Action, said: Mapping[str, Any], proven: set[str]) -> s
         said: Its line, with the statistics of both sides.
         proven: Sides of which snapshots are kept that prove their digests.
     """
-    sides = []
-    for side, shapes, digest in (
-        ("in", action.shapes_in, action.digest_in),
-        ("out", action.shapes_out, action.digest_out),
-    ):
-        if shapes:
-            stats = said.get(f"stats_{side}") or (said.get("stats") if side == "out" else None)
-            sides.append((side, digest is not None, stats is not None))
-    if not sides and action.op.startswith("checkpoint."):
-        return action.mode
-    if not all(has_digest and has_stats for _, has_digest, has_stats in sides):
-        return MODES[0]
-    return MODES[2] if all(side in proven for side, _, _ in sides) else MODES[1]
+    sides = [side for side in ("in", "out") if action.get(f"shapes_{side}")]
+    if not sides and action["op"].startswith("checkpoint."):
+        mode: str = action["mode"]
+        return mode
+    for side in sides:
+        stats = said.get(f"stats_{side}") or (said.get("stats") if side == "out" else None)
+        if stats is None or action.get(f"digest_{side}") is None:
+            return MODES[0]
+    return MODES[2] if proven.issuperset(sides) else MODES[1]
 
 
-def raised(action: Action, floor: str) -> Action:
-    """Return the action with at least ``floor`` demanded of it; what was not captured then stays a shortfall."""
-    wanted = policy.raised(RecordingPolicy(action.policy_mode, action.policy_reason, ""), floor)
-    if wanted.mode == action.policy_mode:
-        return action
-    has_tensors = bool(action.shapes_in or action.shapes_out)
-    return replace(
-        action,
-        policy_mode=wanted.mode,
-        policy_reason=wanted.reason,
-        mode=action.mode if has_tensors else wanted.mode,
-        shortfall=(*action.shortfall, NO_TENSOR_ACCESS) if has_tensors else action.shortfall,
-    )
+def demand(action: Values, floor: str) -> None:
+    """Demand at least ``floor`` of an action; what was not captured then stays a shortfall."""
+    if MODES.index(floor) <= MODES.index(action["policy_mode"]):
+        return
+    wanted = policy.raised(RecordingPolicy(action["policy_mode"], action["policy_reason"], ""), floor)
+    action["policy_mode"], action["policy_reason"] = wanted.mode, wanted.reason
+    if action.get("shapes_in") or action.get("shapes_out"):
+        action["shortfall"] = (*action["shortfall"], NO_TENSOR_ACCESS)
+    else:
+        action["mode"] = wanted.mode
 
 
 def trace_of(header: Mapping[str, Any], trace_id: str | None) -> TraceContext:

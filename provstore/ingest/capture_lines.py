@@ -1,7 +1,11 @@
-"""One line of a capture file as an action, an escalation or a row of a table; hostile values are refused by name."""
+"""One line of a capture file as an action, an escalation or a row of a table; hostile values are refused by name.
+
+Actions come as the values of their attributes: a run has many, and what is said of one changes until it is recorded.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from provstore.errors import InputError
 from provstore.evidence.recording import classes, policy
 from provstore.model import canonical, ids
-from provstore.model.action import LOAD, SAVE, Action
+from provstore.model.action import LOAD, SAVE
 from provstore.model.canonical import Json
 from provstore.model.evidence import MODES
 from provstore.model.recording import (
@@ -24,6 +28,8 @@ from provstore.model.recording import (
     RiskContext,
 )
 
+Values = dict[str, Any]
+"""Attributes of an action."""
 _NAME = re.compile(r"[a-z][a-zA-Z0-9_]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -33,7 +39,7 @@ _EVENTS = ("opened", "extended", "closed")
 _FULL = MODES[-1]
 
 
-def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Action:
+def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Values:
     """Return the action of a ``call`` line, with the mode that it claims.
 
     Raises:
@@ -41,14 +47,14 @@ def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Ac
     """
     op, backend, group = text(said, "op"), _backend(said), text(said, "group")
     ordinal, seq, op_id = count(said, "ordinal"), count_or_none(said, "seq"), count_or_none(said, "op_id")
-    chain = f"{ids.component(backend)}/{group}/"
+    chain = f"{_component(backend)}/{group}/"
     if said.get("channel") in {"send", "recv"}:
         chain += f"p2p/{rank}/{op_id if op_id is not None else f's{seq}'}"
         action_id = chain
     else:
         chain += str(seq) if seq is not None else f"local/{rank}/call{ordinal}"
         action_id = f"{chain}/{rank}"
-    return Action(
+    return dict(
         action_id=action_id,
         op=op,
         rank=rank,
@@ -77,7 +83,7 @@ def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Ac
     )
 
 
-def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Action:
+def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Values:
     """Return the action of a ``tensor`` line: its digest, shape and type stand where a call's output does.
 
     Raises:
@@ -85,7 +91,7 @@ def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> 
     """
     op, name = text(said, "op"), text(said, "name")
     shape, dtype = said.get("shape"), text_or_none(said, "dtype")
-    return Action(
+    return dict(
         action_id=f"{ids.component(op)}/{rank}/{_step(step)}/{ids.component(name)}",
         op=op,
         rank=rank,
@@ -103,7 +109,7 @@ def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> 
     )
 
 
-def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None, mode_floor: str) -> Action:
+def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None, mode_floor: str) -> Values:
     """Return the action of a ``checkpoint`` line.
 
     Raises:
@@ -116,22 +122,22 @@ def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None,
     digest = digest_or_none(said, "state_digest")
     there = _FULL if _has_files(said.get("files")) else MODES[1] if digest else MODES[0]
     mode = min(there, wanted.mode, key=MODES.index)
-    return Action(
-        action_id=f"{op}/{rank}/{_step(step)}/{ids.component(uri)}",
-        op=op,
-        rank=rank,
-        at_ns=time(said),
-        epoch=epoch,
-        step=step,
-        side_effect_class=found,
-        mode=mode,
-        policy_mode=wanted.mode,
-        policy_reason=wanted.reason,
-        shortfall=() if mode == wanted.mode else (NO_TENSOR_ACCESS,),
-        digest_out=digest,
-        name=uri,
-        extra={"uri": uri},
-    )
+    return {
+        "action_id": f"{op}/{rank}/{_step(step)}/{ids.component(uri)}",
+        "op": op,
+        "rank": rank,
+        "at_ns": time(said),
+        "epoch": epoch,
+        "step": step,
+        "side_effect_class": found,
+        "mode": mode,
+        "policy_mode": wanted.mode,
+        "policy_reason": wanted.reason,
+        "shortfall": () if mode == wanted.mode else (NO_TENSOR_ACCESS,),
+        "digest_out": digest,
+        "name": uri,
+        "extra": {"uri": uri},
+    }
 
 
 def demanded(said: Mapping[str, Any], op: str) -> dict[str, Any]:
@@ -359,6 +365,11 @@ def _has_files(found: Any) -> bool:
             for one in found
         )
     )
+
+
+@functools.lru_cache(256)
+def _component(text: str) -> str:
+    return ids.component(text)
 
 
 def _backend(said: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ from provstore.sources.capture_directory import Capture, is_capture, read_captur
 Scope = tuple[str, int]
 FROM_DUMPS = "recorded-from-dumps"
 MAX_EPOCH = 2**53 - 1
+_MOST_PENDING_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ class _Going:
     _outputs: dict[Scope, Output] = field(default_factory=dict)
     _chains: dict[str, RunChain] = field(default_factory=dict)
     _ledgers: dict[Scope, Ledger] = field(default_factory=dict)
+    _signed: dict[Scope, list[int]] = field(default_factory=dict)
+    """Evidence epochs that were signed while an epoch was written."""
 
     def capture(self, found: Capture) -> None:
         """Record every epoch of a capture directory."""
@@ -205,13 +208,15 @@ class _Going:
             if self.journal.evidence_size(*scope).is_closed:
                 said = f"{scope[0]}: attempt {scope[1]}: is closed: its end is signed and nothing may follow"
                 raise InputError(said, hint="give it another --attempt")
+            if self.seal is not None:
+                # What waits is signed first: whoever signs now vouches for what was signed before, or nothing begins.
+                sealing.seal(self.journal, self._ledger(scope), self.seal)
             chain = self._chains.setdefault(scope[0], run_chain(self.journal, scope[0]))
             output = Output(self.journal, history(self.journal, *scope), chain, self.request.producer)
             if self.seal is not None:
                 output.signer = self.seal.signer
-                output.written = lambda lines: self._ledger(scope).add(lines)
+                output.written = lambda lines: self._written(scope, lines)
                 output.sealed = lambda: self._sealed(scope)
-                self._ledger(scope)
             self._outputs[scope] = output
         return self._outputs[scope]
 
@@ -220,6 +225,14 @@ class _Going:
             self._ledgers[scope] = sealing.load(self.journal, scope)
         return self._ledgers[scope]
 
+    def _written(self, scope: Scope, lines: Sequence[bytes]) -> None:
+        """Take note of what is durable, and sign it before it takes too much memory."""
+        ledger = self._ledger(scope)
+        ledger.add(lines)
+        if self.seal is not None and ledger.pending_bytes > _MOST_PENDING_BYTES:
+            signed = sealing.sign(self.journal, ledger, self.seal)
+            self._signed.setdefault(scope, []).extend(signed.epochs)
+
     def _sealed(self, scope: Scope) -> list[tuple[int, str]]:
         """Sign what waits; return number and epoch file digest of what was signed now."""
         if self.seal is None:
@@ -227,7 +240,8 @@ class _Going:
         ledger = self._ledger(scope)
         report = sealing.seal(self.journal, ledger, self.seal)
         self._outputs[scope].history.counts = dict(ledger.counts)
-        return list(_epoch_files(self.journal, scope, report.epochs))
+        numbers = [*self._signed.pop(scope, ()), *report.epochs]
+        return list(_epoch_files(self.journal, scope, numbers))
 
     def _tell(self, done: int, total: int) -> None:
         if self.request.progress:
