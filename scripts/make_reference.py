@@ -27,6 +27,8 @@ _COMMANDS = (
     "evidence import", "join",
     "keys generate", "keys list", "keys show", "keys export", "keys trust", "keys rotate", "keys revoke",
 )  # fmt: skip
+_SHOWN_ONLY = ("agent-query", "watch", "admin safe-mode", "admin escalate", "admin deescalate")
+"""Commands whose answers state their shape themselves, or are one line."""
 
 _SAME_ANSWER = {"evidence import": "ingest"}
 
@@ -123,6 +125,8 @@ def command_line() -> str:
         shape = json.loads(written.read_text(encoding="utf-8"))
         lines += [f"`--json`: {shape['title']} ([schema](schemas/{written.name})).", ""]
         lines += ["| key | type | meaning |", "|---|---|---|", *_shape_rows(shape, ""), ""]
+    for command in _SHOWN_ONLY:
+        lines += [f"## provstore {command}", "", "```text", help_text(command).rstrip(), "```", ""]
     return "\n".join(lines)
 
 
