@@ -24,6 +24,7 @@ provstore join
 provstore join 463ac35c9f6413ad48485a3953bb6124 --agent-key agent-key-01=agent.pub
 provstore join --accept"""
 _STRENGTH = {"strong": "bold green", "medium": "yellow", "weak": "dim"}
+_SHOWN = 20
 _MEMBER_AXES = ("structural", "semantic", "authenticity", "chain", "container", "capture")
 
 
@@ -66,12 +67,12 @@ def join(
     )
 
     def draw(console: Console) -> None:
-        print_lines(console, lines(answer, console.width))
+        print_lines(console, lines(answer, console.width, verbose=settings.verbose))
 
     screen.show(answer.to_dict(), draw, answer.exit_code)
 
 
-def lines(answer: JoinAnswer, width: int) -> Iterator[Line]:
+def lines(answer: JoinAnswer, width: int, *, verbose: bool = False) -> Iterator[Line]:
     """Yield the links, everything that is open, then the runs of each trace with what was found of their records."""
     report = answer.report
     if not report.groups:
@@ -79,28 +80,30 @@ def lines(answer: JoinAnswer, width: int) -> Iterator[Line]:
         yield from _line(f"nothing stored has a trace or a reference{asked}", width, "bold yellow")
     elif not report.links:
         yield from _line("nothing is joined: no reference, and no trace that two runs share", width, "bold yellow")
-    for link in report.links:
-        yield from _link(link, width)
-    yield from _open(report, width)
-    for group in report.groups:
-        yield from _group(group, width)
+    yield from _first([_link(link, width) for link in report.links], "link", verbose)
+    yield from _first([_line(text, width, style) for text, style in _open(report)], "remark", verbose)
+    yield from _first([_group(group, width) for group in report.groups], "trace", verbose)
     yield from _ending(answer, width)
 
 
-def _open(report: JoinReport, width: int) -> Iterator[Line]:
-    """Yield what nobody can answer from what is stored."""
+def _first(parts: Sequence[Iterator[Line]], noun: str, verbose: bool) -> Iterator[Line]:
+    for part in parts if verbose else parts[:_SHOWN]:
+        yield from part
+    if not verbose and len(parts) > _SHOWN:
+        yield Line(f"… {counted(len(parts) - _SHOWN, f'more {noun}')}: --verbose lists all", "dim")
+
+
+def _open(report: JoinReport) -> Iterator[tuple[str, str]]:
+    """Yield what nobody can answer from what is stored, each with its style."""
     for one in report.ambiguous:
-        said = f"ambiguous: {one.what}, said by {one.said_by}, fits {', '.join(one.candidates)}: none is chosen"
-        yield from _line(said, width, "bold red")
+        yield f"ambiguous: {one.what}, said by {one.said_by}, fits {', '.join(one.candidates)}: none is chosen", "red"
     for gone in report.missing:
-        said = f"missing: {gone.reference} is not stored; said by {gone.said_by} in {gone.where}"
-        yield from _line(said, width, "bold red")
+        yield f"missing: {gone.reference} is not stored; said by {gone.said_by} in {gone.where}", "red"
     for name in report.unresolved_names:
-        yield from _line(f"unresolved name: {name}: no stored agent of the trace has it", width, "yellow")
+        yield f"unresolved name: {name}: no stored agent of the trace has it", "yellow"
     for text in report.placeholders:
-        yield from _line(f"trace-id-placeholder: {text} stands for no trace", width, "yellow")
-    for text in report.conflicts:
-        yield from _line(text, width, "yellow")
+        yield f"trace-id-placeholder: {text} stands for no trace", "yellow"
+    yield from ((text, "yellow") for text in report.conflicts)
 
 
 def _group(group: Group, width: int) -> Iterator[Line]:
