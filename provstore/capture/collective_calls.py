@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from provstore.capture.fail_open import tried
@@ -43,6 +44,8 @@ class LiveGroup:
     sends_and_receives: int = 0
     latest: int = 0
     """What the backend had counted after the latest call that was seen."""
+    is_confirmed: bool = True
+    """Whether the numbers of its calls are known to be those of the dumps."""
     under_way: dict[int, LiveCall] = field(default_factory=dict)
     """By the hook's number of a call."""
     _key: str | None = None
@@ -130,6 +133,7 @@ class CallHooks:
         listener: Listener,
         guard: Callable[..., None],
         backends: frozenset[str] = frozenset({GLOO}),
+        known: frozenset[str] = frozenset({GLOO}),
     ) -> None:
         """Prepare.
 
@@ -138,11 +142,13 @@ class CallHooks:
             listener: Who is told.
             guard: Called as ``guard(action, *arguments)``: torch passes a hook's exception on to training.
             backends: Groups with another backend, or several, are skipped.
+            known: Backends that are known to count as their recorder does; of others it is asked at a group's first
+                call, and the group is skipped when it says something else.
         """
         self._torch = torch
         self._listener = listener
         self._guard = guard
-        self._backends = backends
+        self._backends, self._known = backends, known
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._groups: weakref.WeakKeyDictionary[Any, LiveGroup] = weakref.WeakKeyDictionary()
         self.has_hooks = hasattr(torch.distributed.ProcessGroup, "register_pre_hook")
@@ -192,6 +198,10 @@ class CallHooks:
         if not _number(call):
             self._guard(self._listener.lost, call, f"{call.name}: {group.backend} counts it as another number of calls")
             return
+        if not group.is_confirmed and not self._confirm(call):
+            call.seq = None
+            self._guard(self._listener.lost, call, f"{group.backend}: its recorder numbers the call otherwise")
+            return
         self._guard(self._listener.issued, call)
         self._await(call, args)
 
@@ -224,11 +234,21 @@ class CallHooks:
             weakref.ref(group),
             before,
             last_collective(group),
+            backend in self._known,
         )
         self._groups[group] = live
         if self.has_hooks:
             group.register_pre_hook(number, lambda args: self._guard(self.before, live, args))
             group.register_post_hook(number, lambda args: self._guard(self.after, live, args))
+
+    def _confirm(self, call: LiveCall) -> bool:
+        """Return whether the recorder's last call of the group has the number that was found; then all have."""
+        group = call.group
+        recorded = [] if call.is_point_to_point else recorded_calls(self._torch, group.backend, group.name)
+        group.is_confirmed = bool(recorded) and recorded[-1][0] == call.seq
+        if group.is_confirmed:
+            group.backend = recorded[-1][1]
+        return group.is_confirmed
 
     def _skip(self, name: str, reason: str) -> None:
         self._guard(self._listener.skipped, name, f"{reason} cannot be told")
@@ -320,6 +340,25 @@ def _sends_and_receives_before(torch: Any, group: Any, name: str, backend: str) 
     counter = last_collective(group)
     if counter == 0 or backend != GLOO:
         return 0
-    dumped = json.loads(distributed_bindings(torch)._dump_fr_trace_json(True, False))  # noqa: SLF001  no public name
-    numbers = [int(one["collective_seq_id"]) for one in dumped["entries"] if one["process_group"][0] == name]
+    numbers = [number for number, _ in recorded_calls(torch, backend, name)]
     return counter - max(numbers) if numbers else None
+
+
+def recorded_calls(torch: Any, backend: str, name: str) -> list[tuple[int, str]]:
+    """Return (number, library) of each collective of a group that torch's own recorder holds, oldest first."""
+    bindings = distributed_bindings(torch)
+    generic = getattr(bindings, "_dump_fr_trace_json", None)
+    older = getattr(bindings, "_dump_nccl_trace_json", None)
+    asked = [partial(generic, True, False, backend=kind) for kind in dict.fromkeys((backend, f"{backend}2")) if generic]
+    readers = [*asked, *(partial(one, True, False) for one in (generic, older) if one is not None)]
+    for read in readers:
+        data, _ = tried(read)
+        entries = json.loads(data)["entries"] if data is not None else []
+        found = [
+            (int(one["collective_seq_id"]), str(one["profiling_name"]).partition(":")[0])
+            for one in entries
+            if one["process_group"][0] == name and not one.get("is_p2p")
+        ]
+        if found:
+            return found
+    return []

@@ -131,15 +131,12 @@ class CallRecorder:
             self._finish(call, recorded)
 
     def lost(self, call: LiveCall, reason: str) -> None:
-        """Finish a call whose outputs cannot be told; one without a number has no line, only a fault.
-
-        Raises:
-            LookupError: It has no number.
-        """
+        """Finish a call whose outputs cannot be told; one without a number has no line, only a fault."""
         recorded = self._recorded(call)
         if call.seq is None:
             self._maker.let_go(recorded.content)
-            raise LookupError(f"{names.op_of(call.name)}: {reason}")
+            self._guard.note(f"group {call.group.name}", reason, is_own=False)
+            return
         if call.outputs:
             recorded.content.shortfall.add(NO_TENSOR_ACCESS)
         self._finish(call, recorded)
@@ -167,7 +164,7 @@ class CallRecorder:
 
     def skipped(self, group: str, reason: str) -> None:
         """Write down a group that is not recorded."""
-        self._guard.note(f"group {group}", reason)
+        self._guard.note(f"group {group}", reason, is_own=False)
 
     def _recorded(self, call: LiveCall) -> Recorded:
         if call.memo is None:

@@ -52,11 +52,11 @@ class Guard:
         """Run an action that is known by its own name."""
         self.run(getattr(action, "__qualname__", "hook"), action, *arguments)
 
-    def note(self, where: str, fault: str) -> None:
-        """Count a fault, and say it where that is due."""
+    def note(self, where: str, fault: str, *, is_own: bool = True) -> None:
+        """Count a fault, and say it where that is due; one that is not the recorder's own switches nothing off."""
         error = fault[:_MOST_CHARACTERS]
         with self._lock:
-            self._in_a_row[where] += 1
+            self._in_a_row[where] += is_own
             if self._in_a_row[where] >= MOST_IN_A_ROW:
                 self.identity_only = True
             self._counts[where, error] += 1
