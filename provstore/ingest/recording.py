@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -14,7 +14,7 @@ from provstore.evidence import epoch_bundles, records
 from provstore.journal import Journal
 from provstore.model import canonical
 from provstore.model.action import Action
-from provstore.model.evidence import EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, RecordAt
+from provstore.model.evidence import EPOCH_BUNDLE, EPOCH_LINK, ESCALATION
 
 _BUNDLE, _LINK = b'"kind":"epoch-bundle"', b'"kind":"epoch-link"'
 _MAX_TABLE_LINE = 1 << 20
@@ -34,6 +34,8 @@ class StoredBundle:
     """Equal wherever the same epoch is recorded, 64 hex digits."""
     link: Mapping[str, Any] | None = None
     """The epoch-link record; ``None`` where recording was interrupted before it."""
+    jseq: int = 0
+    """Number of the journal's frame that holds the record."""
 
     @property
     def run(self) -> str:
@@ -126,8 +128,9 @@ def blob(journal: Journal, bundle: StoredBundle, sha256: str) -> bytes:
         InputError: The bundle names no such blob.
         StoreError: It is missing or altered.
     """
-    for said in bundle.record["blobs"]:
-        if said["sha256"] == sha256:
+    states = (row for row in table(journal, bundle, epoch_bundles.RNG) if row.get("blob") == sha256)
+    for said in (*bundle.record["blobs"], *states):
+        if said.get("sha256", said.get("blob")) == sha256:
             return journal.kept(sha256, said["bytes"])
     raise InputError(f"{bundle.run}: epoch {bundle.epoch}: blob {sha256[:80]!a}: the bundle names none like it")
 
@@ -155,25 +158,18 @@ def read_quickly(line: bytes) -> Action:
         return action_records.read(line)
 
 
-def _lines_of_bundles(journal: Journal, run: str, attempt: int) -> Iterator[RecordAt]:
-    """Yield what may be a bundle or its link; nearly all lines are actions, which are passed over at once."""
+def _bundles(journal: Journal, run: str, attempt: int) -> list[StoredBundle]:
+    found: list[StoredBundle] = []
+    links: dict[str, dict[str, Any]] = {}
     for frame in journal.evidence(run, attempt).frames():
         for at, line in enumerate(frame.lines):
-            if not line.startswith(action_records.OPENING) and (_BUNDLE in line or _LINK in line):
-                yield RecordAt(frame.first + at, line, f"{frame.where} line {at + 2}")
-
-
-def _bundles(journal: Journal, run: str, attempt: int) -> list[StoredBundle]:
-    bundles: list[tuple[RecordAt, dict[str, Any]]] = []
-    links: dict[str, dict[str, Any]] = {}
-    for found in _lines_of_bundles(journal, run, attempt):
-        said = records.parse(found.line)
-        if said["kind"] == EPOCH_BUNDLE:
-            bundles.append((found, said))
-        elif said["kind"] == EPOCH_LINK:
-            links[said["bundle"]] = said
-    stored = []
-    for found, said in bundles:
-        digest = epoch_bundles.digest_of(said)
-        stored.append(StoredBundle(said, found.index or 0, found.where, digest, links.get(digest)))
-    return stored
+            # Nearly all lines are actions, which are passed over at once.
+            if line.startswith(action_records.OPENING) or (_BUNDLE not in line and _LINK not in line):
+                continue
+            said = records.parse(line)
+            if said["kind"] == EPOCH_BUNDLE:
+                digest, where = epoch_bundles.digest_of(said), f"{frame.where} line {at + 2}"
+                found.append(StoredBundle(said, frame.first + at, where, digest, jseq=frame.jseq))
+            elif said["kind"] == EPOCH_LINK:
+                links[said["bundle"]] = said
+    return [replace(one, link=links.get(one.digest)) for one in found]

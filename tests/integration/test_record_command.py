@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -245,6 +246,28 @@ def test_statistics_are_kept_under_the_name_that_the_action_gives(tmp_path: Path
 
     assert rows == [{"count": 2, "l2": "f64:0x1.0000000000000p+0"}]
     assert action.delta_ref is not None
+
+
+def test_a_state_of_random_numbers_is_kept_under_its_digest_and_one_that_is_another_is_named(tmp_path: Path) -> None:
+    capture = RankCapture(tmp_path / "c", world=1)
+    capture.call(0)
+    state, other = b"state", b"other"
+    for data, name in ((state, state), (other, b"what it should be")):
+        sha256 = hashlib.sha256(name).hexdigest()
+        (tmp_path / "c" / "blobs").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "c" / "blobs" / sha256).write_bytes(data)
+        line = {"t": "rng", "epoch": 0, "step": 0, "at_ns": 5, "where": "epoch", "digest": f"sha256:{sha256}"}
+        capture.lines.append({**line, "blob": f"sha256:{sha256}", "states": ["python"]})
+    report = taken(tmp_path / "s", capture.write())
+    with journal_of(tmp_path / "s") as journal:
+        (bundle,) = recording.stored_bundles(journal, "job")
+        first, second = recording.table(journal, bundle, "rng")
+        kept = recording.blob(journal, bundle, first["blob"])
+
+    assert kept == state
+    assert "blob" not in second
+    assert len(report.problems) == 1
+    assert bundle.jseq > 0
 
 
 def test_an_epoch_without_actions_needs_an_end_and_a_reason(tmp_path: Path) -> None:
