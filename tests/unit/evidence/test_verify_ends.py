@@ -2,11 +2,13 @@
 
 import pytest
 
+from provstore.evidence import actions
 from provstore.evidence.keys import PrivateKey
 from provstore.evidence.statement import Policy
+from provstore.model.action import Action
 from provstore.model.evidence import BundleAt
 from provstore.model.verification import NEVER_CLOSED
-from tests.sealing import NOTHING, Sealing, line, loss, losses, sealed, trusting
+from tests.sealing import NOTHING, RUN, Sealing, line, loss, losses, sealed, trusting
 from tests.unit.evidence.verifying import asked, checked, codes, faults, of, only
 
 
@@ -241,3 +243,25 @@ def test_an_empty_place_is_no_closed_run():
     answer = checked(log, trusting(PrivateKey.generate()))
 
     assert "not-closed" in codes(answer)
+
+
+def acted(n, op, mode, demanded, reason):
+    return actions.record_line(Action(f"{op}/{n}", op, 1, 5, "read", mode, demanded, reason), RUN, 0, n)
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "é"], ids=["a plain one", "one for the strict reader"])
+@pytest.mark.parametrize(
+    ("stated", "fits"),
+    [
+        (("validation", "why"), True),
+        (("validation", "other"), False),
+        (("validation", "no recording policy is stated"), False),
+        (("delta", "why"), False),
+    ],
+)
+def test_actions_state_the_weakest_mode_that_they_have_and_why_the_strongest_was_demanded(op, stated, fits):
+    made = sealed([4])
+    lines = [acted(1, op, "delta", "full", "why"), acted(2, op, "validation", "delta", "other")]
+    made.add(lines, policy=Policy(NOTHING, *stated))
+
+    assert faults(checked(made)) == ([] if fits else ["policy-mismatch"])
