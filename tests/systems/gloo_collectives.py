@@ -1,7 +1,7 @@
 """A job of forked gloo ranks that keeps what goes into every collective and what comes out, byte for byte.
 
 Usage: gloo_collectives.py WORLD FOLDER. Each rank leaves rank<r>.bin and rank<r>.jsonl, whose lines name the shape,
-offset and length of each tensor.
+offset and length of each tensor; all of it is recorded in full in FOLDER/capture, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+from provstore import capture
+from provstore.capture.content.limits import Limits
 
 DTYPES = ("float32", "bfloat16", "float16", "int32")
 Case = tuple[str, str, int, "str | None", "int | None"]
@@ -120,6 +123,16 @@ def run(rank: int, world: int, folder: Path) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    limits = Limits(steady_share=1e6, escalated_share=1e6, snapshot_bytes_tensor=2 << 20)
+    with capture.evidence("job", folder / "capture", mode_floor="full", limits=limits) as recorder:
+        recorder.begin_epoch(0)
+        keep(rank, world, folder, recorder)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def keep(rank: int, world: int, folder: Path, recorder: capture.Recorder) -> None:
+    """Run all collectives and keep their sides."""
     with (folder / f"rank{rank}.bin").open("wb") as data, (folder / f"rank{rank}.jsonl").open("w") as index:
         for seed, case in enumerate(cases(world)):
             line: dict[str, object] = dict(zip(("op", "dtype", "count", "reduce_op", "root"), case, strict=True))
@@ -131,8 +144,7 @@ def run(rank: int, world: int, folder: Path) -> None:
                     data.write(content)
                 line[side] = places
             index.write(json.dumps(line) + "\n")
-    dist.barrier()
-    dist.destroy_process_group()
+            recorder.step(seed)
 
 
 def main() -> int:

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from provstore.analysis.reexecution import Instance, Piece, Side, StoredTensor, recompute
+from provstore.api.recording import record
+from provstore.api.reexecuting import recomputed
+from provstore.api.stored_runs import opened_journal, stored_run
 from provstore.evidence.content.tensor_digest import digest_of, of_side
 
 if importlib.util.find_spec("torch") is None:  # the project is tested without torch, too
@@ -23,11 +26,17 @@ WORLDS = (2, 3, 4, 8)
 
 
 @pytest.fixture(scope="module", params=WORLDS)
-def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Instance]:
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a job of real ranks left."""
+    found = tmp_path_factory.mktemp(f"gloo-{request.param}")
+    subprocess.run([sys.executable, JOB, str(request.param), found], check=True, timeout=400)
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> list[Instance]:
     """What real ranks put into collectives and got from them."""
-    world, folder = request.param, tmp_path_factory.mktemp("gloo")
-    subprocess.run([sys.executable, JOB, str(world), folder], check=True, timeout=300)
-    return list(instances(folder, world))
+    return list(instances(folder, len(list(folder.glob("rank*.bin")))))
 
 
 def instances(folder: Path, world: int) -> Iterator[Instance]:
@@ -69,6 +78,22 @@ def test_recomputing_gives_every_output_of_gloo_bit_for_bit(recorded: list[Insta
     covered = {(op, dtype) for op, _, dtype, _ in told}
     families = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
     assert {(op, dtype) for op in families for dtype in ("float32", "bfloat16", "float16", "int32")} <= covered
+
+
+def test_what_was_recorded_of_a_live_job_is_recomputed_bit_for_bit(folder: Path) -> None:
+    store = f"embedded:{folder / 'store'}"
+    record([folder / "capture"], store=store)
+    with opened_journal(store) as journal:
+        found = list(recomputed(stored_run(journal, "job"), 0))
+    assert {one.verdict.name for one in found} == {"exact"}
+    assert {one.op for one in found} >= {
+        "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor",
+        "broadcast", "reduce", "gather", "scatter", "all_to_all", "all_to_all_single",
+    }  # fmt: skip
+    assert {one.verdict.order for one in found} == {"gloo-ring", "order-free", "copy"}
+    sampled = [one.verdict for one in found if not one.verdict.is_whole]
+    assert sampled, "of a large tensor a few chunks were kept"
+    assert all(0 < one.compared_chunks < one.chunks for one in sampled)
 
 
 def test_sums_of_floats_are_reproduced_in_the_order_of_the_ring_alone(recorded: list[Instance]) -> None:
