@@ -51,8 +51,10 @@ def record(
         InputError: Nothing there can be used, or the run is closed.
         StoreError: The journal cannot be written.
         TrustError: What is signed already does not hold: nothing is signed on top of it.
+        SafeModeError: Nothing may be recorded now.
     """
     from provstore import __version__
+    from provstore.api.control import require_allowed
     from provstore.ingest.record_flow import RecordRequest
     from provstore.ingest.record_flow import record as record_all
     from provstore.ingest.sealing import SealRequest
@@ -60,6 +62,7 @@ def record(
     given = [Path(path) for path in paths]
     request = RecordRequest(given, run, epoch, attempt, trace_id, mode_floor, progress, f"provstore/{__version__}")
     seal = None if signer is None else SealRequest(signer, org=org)
+    require_allowed("record", store, journal)
     uri = config.store_uri(store)
     with contextlib.closing(journal_for_writing(uri, config.journal_directory(uri, journal))) as opened:
         return record_all(request, opened, seal)

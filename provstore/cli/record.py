@@ -61,7 +61,7 @@ def record(
 
     Only the journal is written; the next command that reads shows it in the graph. What was recorded before is not
     recorded again. Exit code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed
-    run; 3 lines were left out; 7 journal unavailable.
+    run; 3 lines were left out; 6 safe mode is on; 7 journal unavailable.
     """
     from provstore.api.recording import record as record_paths
 

@@ -19,8 +19,9 @@ import pytest
 from captures import FULL, RankCapture, floats, healthy, tensor_digest
 
 import provstore
+from provstore.api.control import switch
 from provstore.api.recording import record
-from provstore.errors import ConfigError, InputError, StoreError
+from provstore.errors import ConfigError, InputError, SafeModeError, StoreError
 from provstore.evidence.aep import schema
 from provstore.evidence.keys import PrivateKey
 from provstore.ingest import recording
@@ -517,6 +518,19 @@ def test_a_closed_run_takes_nothing_more(tmp_path: Path) -> None:
         store.seal(signer=key, close="finished")
     with pytest.raises(InputError, match="is closed"):
         taken(tmp_path / "s", healthy(tmp_path / "d", epochs=2))
+
+
+def test_nothing_is_recorded_in_safe_mode(tmp_path: Path) -> None:
+    uri = f"embedded:{tmp_path / 's'}"
+    taken(tmp_path / "s", healthy(tmp_path / "c", epochs=1))
+    switch(uri, on=True, reason="look first")
+    with pytest.raises(SafeModeError, match="look first"):
+        taken(tmp_path / "s", healthy(tmp_path / "d", epochs=2))
+    assert len(bundles(tmp_path / "s")) == 1
+    switch(uri, on=False, reason="done")
+    taken(tmp_path / "s", tmp_path / "d")
+
+    assert len(bundles(tmp_path / "s")) == 2
 
 
 def test_a_journal_that_another_process_writes_is_named(tmp_path: Path) -> None:
