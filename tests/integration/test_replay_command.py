@@ -10,7 +10,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import jsonschema
 import pytest
+from documented import SCHEMAS, strict
 
 import provstore
 from provstore.cli._app import run as command_line
@@ -35,7 +37,11 @@ class Recorded:
         uri = f"embedded:{store or self.folder / 'store'}"
         code = command_line(["--json", "--store", uri, *map(str, words)])
         said = self.capsys.readouterr()
-        return code, json.loads(said.out) if said.out.strip() else {"error": said.err}
+        if not said.out.strip():
+            return code, {"error": said.err}
+        answer = json.loads(said.out)
+        jsonschema.validate(answer, strict(json.loads((SCHEMAS / f"{words[0]}.json").read_text(encoding="utf-8"))))
+        return code, answer
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +179,28 @@ def test_a_lost_random_state_makes_the_plan_approximate_and_is_named(recorded: R
     (reason,) = said["plan"]["reasons"]
     assert "rng: missing" in reason
     assert digest in reason
+
+
+def test_the_last_closed_attempt_is_taken_and_one_that_was_cut_off_cannot_be_exact(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    store, cut = tmp_path / "store", tmp_path / "a"
+    shutil.copytree(recorded.folder / "store", store)
+    shutil.copytree(recorded.folder / "a", cut)
+    for path in cut.glob("*.jsonl"):
+        lines = path.read_text().splitlines(keepends=True)
+        ends = [at for at, line in enumerate(lines) if line.startswith('{"t":"epoch-end"')]
+        path.write_text("".join(lines[: ends[2]]))
+    uri = f"embedded:{store}"
+    assert command_line(["--quiet", "--store", uri, "record", str(cut), "--attempt", "1"]) in (0, 3)
+    recorded.capsys.readouterr()
+    code, said = recorded("replay", "--run", "a", "--epoch", 2, store=store)
+    assert (code, said["plan"]["attempt"]) == (0, 0)
+    code, said = recorded("replay", "--run", "a", "--epoch", 1, store=store)
+    assert (code, said["plan"]["attempt"]) == (0, 1)
+    code, said = recorded("replay", "--run", "a", "--epoch", 2, "--attempt", 1, store=store)
+    assert (code, said["plan"]["verdict"]) == (3, "approximate")
+    assert any("closed" in reason for reason in said["plan"]["reasons"])
 
 
 @pytest.fixture
