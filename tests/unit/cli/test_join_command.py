@@ -400,8 +400,21 @@ def test_who_launched_the_run_of_a_checkpoint_is_one_question(family, command, h
     assert (found["run"], found["agent_run"], found["action_id"], found["tool_name"], found["basis"]) == (
         "run-42", "agent-run-7", "action-2", "submit_training_job", "ref"
     )  # fmt: skip
+    causes = json.loads(command("trace", checkpoint_iri("file:///checkpoints/step-10"), "--json").out)
+    assert any("/action/action-2/" in node["iri"] for node in causes["nodes"])
     (training, *_) = [one for one in rows(command, "runs_of_trace", trace_id=TRACE) if one["kind"] == "training"]
     assert (training["run"], training["attempt"]) == ("run-42", 0)
+
+
+def test_our_own_export_read_back_adds_nothing(command, home):
+    record_with_checkpoint(command, home)
+    assert command("evidence", "export", "run-42", "--format", "aep-jsonl", "-o", "exported").code == 0
+    before = facts()
+    for file in sorted((home / "exported").glob("*.jsonl")):
+        answer = command("evidence", "import", file)
+        assert (answer.code, "made by provstore itself" in " ".join(answer.out.split())) == (0, True)
+    assert facts() == before
+    assert list((home / "exported").glob("*.jsonl"))
 
 
 def record_with_checkpoint(command, home):
