@@ -25,6 +25,7 @@ EXAMPLES = """Examples:
 provstore diff my-job my-rerun
 provstore diff my-job my-rerun --epoch 2 --json"""
 _SHOWN = 20
+_NOTHING = "nothing"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -95,8 +96,8 @@ def _lines(found: Divergence, width: int) -> Iterator[Line]:
     else:
         yield from (Line(text, "bold red") for text in folded(f"first difference: {_said(first)}", width, "", "  "))
         if first.a is not None or first.b is not None:
-            yield from (Line(text) for text in folded(f"{found.a}: {first.a}", width, "  ", "    "))
-            yield from (Line(text) for text in folded(f"{found.b}: {first.b}", width, "  ", "    "))
+            yield from (Line(text) for text in folded(f"{found.a}: {first.a or _NOTHING}", width, "  ", "    "))
+            yield from (Line(text) for text in folded(f"{found.b}: {first.b or _NOTHING}", width, "  ", "    "))
         before = "nothing was compared before it" if found.last_equal is None else _said(found.last_equal)
         yield from (Line(text) for text in folded(f"last equal: {before}", width, "  ", "    "))
         yield from (Line(text, "yellow") for text in folded(f"hints at {found.reading}", width, "  ", "    "))
