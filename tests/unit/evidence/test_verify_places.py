@@ -364,3 +364,13 @@ def test_ten_years_are_3652_days_and_a_step_of_exactly_that_is_odd():
         found = [one for one in checked(made).findings if one.code == "clock-odd"]
         assert [(one.seq, one.rank) for one in found] == ([(1, None)] if is_odd else [])
         assert all("the collector claims is ten years or more after" in one.text for one in found)
+
+
+def test_a_closing_record_that_was_changed_explains_that_its_bundle_closes_and_no_record_does():
+    made = sealed([4])
+    made.add([line("run-close", 0, reason="finished", records=4, batches=0)])
+    log = made.log()
+    log.lines[4] = loss(1, 0, 4)
+    told = [one for one in places(checked(log, trusting(made.key))) if one[0] == "close-mismatch"]
+
+    assert told == [("close-mismatch", 1, 4, "bundle 1", None, None, "root-mismatch")]
