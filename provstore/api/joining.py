@@ -15,9 +15,9 @@ from provstore import config
 from provstore.analysis.join.joining import join
 from provstore.analysis.join.trace_ids import WEAK
 from provstore.api.control import require_allowed
-from provstore.api.opening import Opened, existing, open_both
+from provstore.api.opening import existing, open_both
 from provstore.api.verifying_agents import known_keys
-from provstore.errors import EXIT_OK, EXIT_UNDECIDED
+from provstore.errors import EXIT_OK, EXIT_STORE, EXIT_UNDECIDED
 from provstore.evidence.aep import agent_keys, gather, judge
 from provstore.evidence.aep.gathering import Gathered
 from provstore.evidence.trust.fields import now
@@ -25,7 +25,7 @@ from provstore.evidence.trust.keys import Trust
 from provstore.ingest import agent_joins
 from provstore.ingest.agent_joins import AgentFile
 from provstore.ingest.recording import agent_record, stored_bundles
-from provstore.ingest.upkeep import show_evidence
+from provstore.ingest.upkeep import show_evidence, show_joins
 from provstore.journal import Journal, Origin
 from provstore.model.aep import AXES, Axis, Container, RecordVerdict
 from provstore.model.block import Block
@@ -45,16 +45,20 @@ class JoinAnswer:
 
     report: JoinReport
     newly_accepted: int = 0
+    problems: tuple[str, ...] = ()
+    """Files whose bytes the journal has lost: what they told is not looked at."""
 
     @property
     def exit_code(self) -> int:
-        """0 something is joined and nothing is open, else 3."""
+        """0 something is joined and nothing is open, 7 the journal has lost something, else 3."""
+        if self.problems:
+            return EXIT_STORE
         joined = any(one.strength != WEAK or ACCEPTED in one.notes for one in self.report.links)
         return EXIT_OK if joined and self.report.is_whole else EXIT_UNDECIDED
 
     def to_dict(self) -> dict[str, object]:
         """Return it as JSON values; the keys are documented and stable."""
-        more = {"newly_accepted": self.newly_accepted, "exit_code": self.exit_code}
+        more = {"newly_accepted": self.newly_accepted, "problems": list(self.problems), "exit_code": self.exit_code}
         return {"schema": SCHEMA, **self.report.to_dict(), **more}
 
 
@@ -88,29 +92,23 @@ def joined(
     directory = config.journal_directory(uri, journal)
     if not accept:
         with Journal.open(existing(directory, uri), writable=False) as found:
-            return JoinAnswer(_report(found, trace_id, known, trust))
+            return _answer(found, trace_id, known, trust)
     require_allowed("join --accept", store, journal)
     existing(directory, uri)
     with contextlib.ExitStack() as exits:
         opened = open_both(uri, directory, exits, read_only=False, progress=None)
-        report = _report(opened.journal, trace_id, known, trust)
+        answer = _answer(opened.journal, trace_id, known, trust)
         count = 0
-        for block, origin in _acceptances(report.links):
+        for block, origin in _acceptances(answer.report.links):
             if not opened.journal.has_batch(origin.sha256, origin.reader, origin.version, "", 0):
                 opened.journal.append(block, origin)
                 opened.graph.write(block)
                 count += 1
         if count:
-            _show(opened)
-            report = _report(opened.journal, trace_id, known, trust)
-        return JoinAnswer(report, count)
-
-
-def _show(opened: Opened) -> None:
-    """Show in the graph what is joined now."""
-    if (derived := agent_joins.join_block(opened.journal)) is not None:
-        opened.graph.write(derived)
-    show_evidence(opened.graph, opened.journal)
+            show_joins(opened.graph, opened.journal)
+            show_evidence(opened.graph, opened.journal)
+            answer = replace(_answer(opened.journal, trace_id, known, trust), newly_accepted=count)
+        return answer
 
 
 def _acceptances(links: Iterable[Link]) -> Iterator[tuple[Block, Origin]]:
@@ -121,8 +119,9 @@ def _acceptances(links: Iterable[Link]) -> Iterator[tuple[Block, Origin]]:
             yield from (agent_joins.acceptance(ends, who, at_ns) for ends in agent_joins.ends_of(link))
 
 
-def _report(journal: Journal, trace_id: str | None, keys: Mapping[str, bytes], trust: Trust | None) -> JoinReport:
-    files = list(agent_joins.agent_files(journal))
+def _answer(journal: Journal, trace_id: str | None, keys: Mapping[str, bytes], trust: Trust | None) -> JoinAnswer:
+    problems: list[str] = []
+    files = list(agent_joins.agent_files(journal, problems.append))
     gathered = gather(one.container for one in files)
     agents = agent_joins.agent_runs(files, gathered, _agent_axes(files, keys, trust))
     runs = agent_joins.training_runs(journal)
@@ -134,7 +133,8 @@ def _report(journal: Journal, trace_id: str | None, keys: Mapping[str, bytes], t
     conflicts = [text for run, text in said if trace_id is None or run in names]
     links = [_with_acceptance(one, taken) for one in report.links]
     counts = {**report.counts, **_counts(gathered, names if trace_id is not None else None)}
-    return replace(report, links=tuple(links), conflicts=(*report.conflicts, *conflicts), counts=counts)
+    report = replace(report, links=tuple(links), conflicts=(*report.conflicts, *conflicts), counts=counts)
+    return JoinAnswer(report, problems=tuple(problems))
 
 
 def _with_acceptance(link: Link, taken: set[agent_joins.Ends]) -> Link:

@@ -52,7 +52,7 @@ def join(
 
     Agents' files come in by ingest, training runs by record. What is only claimed in an unsigned record is told as
     that. Exit code: 0 joined and nothing is open; 2 wrong usage; 3 something is ambiguous, missing or only a hint, or
-    nothing was found; 6 refused by safe mode; 7 journal unavailable.
+    nothing was found; 6 refused by safe mode; 7 journal unavailable, or bytes of a file are lost from it.
     """
     from provstore.api.joining import joined
 
@@ -83,6 +83,8 @@ def lines(answer: JoinAnswer, width: int, *, verbose: bool = False) -> Iterator[
     yield from _first([_link(link, width) for link in report.links], "link", verbose)
     yield from _first([_line(text, width, style) for text, style in _open(report)], "remark", verbose)
     yield from _first([_group(group, width) for group in report.groups], "trace", verbose)
+    for problem in answer.problems:
+        yield from _line(f"{problem}; what this file told is not looked at", width, "bold red")
     yield from _ending(answer, width)
 
 

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from provstore.errors import InputError, NotUnderstoodError
+from provstore.errors import InputError, NotUnderstoodError, StoreError
 from provstore.evidence.aep import gather
 from provstore.evidence.aep.gathering import Gathered
 from provstore.evidence.aep.schema import RECORD
 from provstore.evidence.aep.text import JsonText
 from provstore.graph.agent_facts import agent_block, file_iri
-from provstore.ingest.agent_joins import READER, VERSION, is_own, join_block
+from provstore.ingest.agent_joins import READER, VERSION, is_own
 from provstore.ingest.flow import Ingest
 from provstore.ingest.given import Request
+from provstore.ingest.upkeep import show_joins
 from provstore.journal import Journal, Origin
 from provstore.model.aep import Container, RawRecord
 from provstore.model.agent_record import StatedAction, StatedFile, StatedRecord
@@ -53,10 +54,15 @@ def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStor
         warnings.append("its bytes are kept all the same: verifying and joining read them")
     going = Ingest(journal, store)
     origin = Origin(digest, stated.size_bytes, READER, VERSION, path, element=file_iri(digest))
-    is_new = bool(stated.records or not own) and not going.is_known(_SCOPE, origin)
+    is_known = going.is_known(_SCOPE, origin)
+    is_lost = is_known and not _is_kept(journal, origin)
+    if is_lost:
+        warnings.append("its bytes were lost from the journal, and are kept again")
+    is_new = bool(stated.records or not own) and (not is_known or is_lost)
     if is_new:
         going.accept(agent_block(stated), origin)
-        going.finish(join_block(journal) or Block(*_SCOPE))
+        show_joins(store, journal)
+        going.finish(Block(*_SCOPE))
     file = FileReport(
         str(path),
         READER,
@@ -66,6 +72,14 @@ def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStor
         warnings=tuple(warnings[:_MOST_TOLD]),
     )
     return IngestReport(files=(file,), facts=going.facts, position=journal.position)
+
+
+def _is_kept(journal: Journal, origin: Origin) -> bool:
+    try:
+        journal.kept(origin.sha256, origin.size_bytes)
+    except StoreError:
+        return False
+    return True
 
 
 def _stated(container: Container, sha256: str, size_bytes: int) -> tuple[StatedFile, int]:

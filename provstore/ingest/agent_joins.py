@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from provstore.analysis.join.joining import DELEGATION, PARENT_ACTION, PARENT_TRACE, REF, join, referred_run
 from provstore.analysis.join.trace_ids import WEAK
+from provstore.errors import InputError, StoreError
 from provstore.evidence.aep import gather
 from provstore.evidence.aep.gathering import Gathered
 from provstore.evidence.aep.schema import RECORD
@@ -66,11 +67,12 @@ def concerns(content: Block | RecordFrame | BundleFrame) -> bool:
     return isinstance(content, RecordFrame) and any(_EPOCH_BUNDLE in line for line in content.lines)
 
 
-def agent_files(journal: Journal) -> Iterator[AgentFile]:
+def agent_files(journal: Journal, on_problem: Callable[[str], object] = lambda _: None) -> Iterator[AgentFile]:
     """Yield every file of agent evidence, in the order of their digests.
 
-    Raises:
-        StoreError: The bytes of one are missing or altered.
+    Args:
+        journal: Where their bytes are.
+        on_problem: Called for each whose bytes are missing or altered, which is then left out.
     """
     sizes = {
         batch.source.sha256: batch.source.size_bytes
@@ -78,7 +80,12 @@ def agent_files(journal: Journal) -> Iterator[AgentFile]:
         if batch.source is not None and batch.source.reader == READER
     }
     for sha256, size in sorted(sizes.items()):
-        yield AgentFile(sha256, aep.read(journal.kept(sha256, size), name=f"sha256:{sha256}"))
+        try:
+            found = AgentFile(sha256, aep.read(journal.kept(sha256, size), name=f"sha256:{sha256}"))
+        except (StoreError, InputError) as error:
+            on_problem(str(error))
+            continue
+        yield found
 
 
 def agent_runs(
@@ -140,19 +147,27 @@ def recorded_attempts(journal: Journal, run: str) -> list[int]:
 def join_block(journal: Journal) -> Block | None:
     """Return the derived relationships between agents' and training runs; ``None`` where no agent is known.
 
-    Nothing that is ambiguous or only a hint is among them; a hint is when somebody accepted it.
+    Nothing that is ambiguous or only a hint is among them; a hint is when somebody accepted it. A file whose bytes are
+    lost joins nothing; a check of the journal names it.
 
     Raises:
         StoreError: The journal is damaged there.
     """
     files = list(agent_files(journal))
     if not files:
-        return None
+        return Block("", 0, replaces=SCOPE) if _is_told(journal) else None
     gathered = gather(file.container for file in files)
     report = join(agent_runs(files, gathered), training_runs(journal))
     taken = accepted(journal)
     links = [one for one in report.links if one.strength != WEAK or any(end in taken for end in ends_of(one))]
     return _block(links, gathered, journal)
+
+
+def _is_told(journal: Journal) -> bool:
+    """Return whether agents' files were taken in, their bytes lost or not."""
+    return any(
+        batch.source is not None and batch.source.reader == READER for _, batch in journal.batches(lambda _: None)
+    )
 
 
 def ends_of(link: Link) -> Iterator[Ends]:

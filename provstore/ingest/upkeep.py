@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from provstore.errors import StoreError, TrustError
@@ -18,6 +19,7 @@ from provstore.queries.info import applied, lost
 from provstore.stores import GraphStore
 from provstore.stores.dump import apart
 
+_LOG = logging.getLogger("provstore")
 _SHOWN_DIFFERENCES = 20
 
 
@@ -53,20 +55,22 @@ def replay(
         dumps = stored_dumps(store, run, attempt)
         store.write(derive(dumps, merge(dumps).dumps, run, attempt))
     if may_join:
-        _join(store, journal, is_forgiving=on_problem is not None)
+        show_joins(store, journal)
     if count:
         # What others have appended meanwhile comes with the next call.
         store.write(Block("", 0), (journal.journal_id, last))
     return count
 
 
-def _join(store: GraphStore, journal: Journal, *, is_forgiving: bool) -> None:
-    """Exchange what is derived of agents and training runs; damage that is told elsewhere leaves it out."""
+def show_joins(store: GraphStore, journal: Journal) -> None:
+    """Exchange what is derived of agents and training runs.
+
+    Where damage hides it, what was derived before stays: a join must not keep a store from being opened.
+    """
     try:
         joined = join_block(journal)
-    except (StoreError, TrustError):
-        if not is_forgiving:
-            raise
+    except (StoreError, TrustError) as error:
+        _LOG.warning("provstore: agents and training runs are not joined: %s", error)
         return
     if joined is not None:
         store.write(joined)

@@ -337,6 +337,26 @@ def test_safe_mode_refuses_to_accept_and_lets_look(hinted):
     assert edges() == []
 
 
+def test_bytes_that_the_journal_lost_are_told_and_come_back_with_the_file(family, store, home):
+    import hashlib
+
+    command = store(family.files("agent.jsonl", "gateway.jsonl"))
+    before = facts()
+    digest = hashlib.sha256((family.folder / "agent.jsonl").read_bytes()).hexdigest()
+    (blob,) = home.rglob(f"{digest}*")
+    blob.unlink()
+    found = report(command, *family.options, code=7)
+    assert len(found["problems"]) == 1
+    assert digest in found["problems"][0]
+    assert digest in command("join").out.replace("\n    ", "").replace("\n  ", "")
+    assert command("ingest", family.folder / "gateway.jsonl").code == 0
+    assert command("store", "rebuild").code == 0
+    healed = command("ingest", family.folder / "agent.jsonl")
+    assert (healed.code, "kept again" in healed.out) == (0, True)
+    assert facts() == before
+    assert report(command, *family.options)["problems"] == []
+
+
 def test_nothing_stored_about_a_trace_is_no_success(family, store):
     command = store(family.files("agent.jsonl"))
     found = report(command, OTHER, code=3)
