@@ -275,10 +275,11 @@ def rotate(
 
     What the old one signed still holds. A new root key takes effect only signed by the old root and by the new one.
     Exit code: 0 replaced, 1 a rule is broken and the old file stays in force, 2 no such key or signer, 4 the trust
-    file is not understood.
+    file is not understood, 6 safe mode is on.
     """
-    from provstore.api import trusting
+    from provstore.api import control, trusting
 
+    control.require_allowed("keys rotate", settings.store, settings.journal)
     change = trusting.rotate(
         old,
         new,
@@ -308,10 +309,11 @@ def revoke(
 
     Its signatures then count only as far as an anchor from before that moment covers them. Exit code: 0 revoked, 1 the
     trust file does not hold, 2 no such key, a root key, revoked already, or a moment in the future, 4 the trust file
-    is not understood.
+    is not understood, 6 safe mode is on.
     """
-    from provstore.api import trusting
+    from provstore.api import control, trusting
 
+    control.require_allowed("keys revoke", settings.store, settings.journal)
     change = trusting.revoke(
         who,
         since,

@@ -60,10 +60,12 @@ def check(settings: Globals) -> None:
 def rebuild(settings: Globals) -> None:
     """Throw the graph away and make it again from the journal.
 
-    Exit code: 0 made, 7 journal damaged or store unavailable.
+    Exit code: 0 made, 6 safe mode is on, 7 journal damaged or store unavailable.
     """
     from provstore import api
+    from provstore.api.control import require_allowed
 
+    require_allowed("store rebuild", settings.store, settings.journal)
     screen = Screen(settings)
     ask_password(config.store_uri(settings.store))
     with screen.progress("rebuilding") as progress:

@@ -50,6 +50,23 @@ def test_what_writes_is_refused_with_exit_6_and_says_who_when_and_why(stored, sa
     assert stored(*arguments).code == 0
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["store", "rebuild"],
+        ["keys", "rotate", "alice", "bob"],
+        ["keys", "revoke", "alice", "--since", "2026-01-01T00:00:00Z", "--reason", "compromised"],
+    ],
+    ids=" ".join,
+)
+def test_no_graph_is_thrown_away_and_no_trust_changed(stored, arguments):
+    on(stored)
+    answer = stored(*arguments)
+
+    assert (answer.code, answer.out) == (6, "")
+    assert f"{arguments[0]} {arguments[1]}: refused by safe mode" in answer.err
+
+
 def test_reading_listing_and_verifying_go_on(stored):
     on(stored)
     for arguments in (["store", "info"], ["diagnose", "run:healthy"], ["evidence", "list"], ["store", "check"]):
