@@ -85,6 +85,16 @@ def recomputed(
             yield Recomputed(name, first.op, first.step, ranks, verdict, outputs)
 
 
+def collectives(run: StoredRun, epoch: int) -> int:
+    """Return how many collectives with tensors an epoch has, whether anything was kept of them or not."""
+    found = {
+        one.chain
+        for one in run.actions(epoch)
+        if one.chain is not None and "/p2p/" not in one.chain and (one.shapes_in or one.shapes_out)
+    }
+    return len(found)
+
+
 def _instance(actions: Sequence[Action], ranks: tuple[int, ...], rows: Rows, chunks: _Chunks) -> Any:
     from provstore.analysis.reexecution import Instance
 

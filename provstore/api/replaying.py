@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provstore.api.reexecuting import Recomputed, recomputed
+from provstore.api.reexecuting import Recomputed, collectives, recomputed
 from provstore.api.stored_runs import StoredRun, Trustworthiness, opened_journal, stored_run, trustworthiness
 from provstore.errors import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, ConfigError, InputError
 from provstore.evidence import epoch_bundles as roles
@@ -71,6 +71,8 @@ class Replay:
     """One page of the actions of the asked rank."""
     has_more: bool = False
     executed: tuple[Recomputed, ...] | None = None
+    collectives: int = 0
+    """How many the epoch has, where any were recomputed."""
     anchors: AnchorComparison | None = None
     notes: tuple[str, ...] = ()
     emitted: tuple[Path, ...] = field(default=())
@@ -106,8 +108,10 @@ class Replay:
         if self.executed:
             bad = [one for one in self.executed if one.verdict.name != _EXACT or not one.verdict.is_whole]
             outputs = [digest for one in self.executed for digest in one.outputs]
-            text = f"{len(bad)} of {len(self.executed)} collectives are not exact" if bad else "all are exact"
-            return Check(text, outputs, is_exact=not bad)
+            text = (
+                f"{len(self.executed)} of {self.collectives} collectives were recomputed, {len(bad)} of them not exact"
+            )
+            return Check(text, outputs, is_exact=not bad and len(self.executed) == self.collectives)
         return Check("nothing was checked: --execute or --against does", [], is_exact=False)
 
     def to_dict(self) -> dict[str, object]:
@@ -121,6 +125,7 @@ class Replay:
             "actions": [_action(one) for one in self.actions],
             "more_actions": self.has_more,
             "executed": None if self.executed is None else [one.to_dict() for one in self.executed],
+            "collectives": self.collectives,
             "anchors": self.anchors.to_dict() if self.anchors else None,
             "emitted": [str(path) for path in self.emitted],
             "notes": list(self.notes),
@@ -162,12 +167,13 @@ def replay(
         given = Given(request.checkpoint) if request.checkpoint else None
         plan = restore_plan(facts, run.held, skips, given)
         page = _page(run, request)
-        executed = None
+        executed, count = None, 0
         if request.execute:
+            count = collectives(run, request.epoch)
             executed = tuple(recomputed(run, request.epoch, request.instance, request.rank))
         anchors = _against(run, request) if request.against else None
         notes = _notes(run, executed)
-    return Replay(plan, trust, tuple(page[: request.limit]), len(page) > request.limit, executed, anchors, notes)
+    return Replay(plan, trust, tuple(page[: request.limit]), len(page) > request.limit, executed, count, anchors, notes)
 
 
 def epoch_facts(run: StoredRun, epoch: int) -> EpochFacts:

@@ -115,7 +115,7 @@ def replay(  # noqa: PLR0913 - each argument is an option
 def _draw(console: Console, found: Replay, verbose: bool) -> None:
     print_lines(console, _plan_lines(found, console.width))
     if found.executed is not None:
-        print_lines(console, _executed_lines(found.executed, console.width, verbose))
+        print_lines(console, _executed_lines(found.executed, found.collectives, console.width, verbose))
     if found.anchors is not None:
         print_lines(console, anchor_lines(found.anchors, console.width))
     if found.actions:
@@ -157,12 +157,12 @@ def _plan_lines(found: Replay, width: int) -> Iterator[Line]:
         yield from (Line(one) for one in folded(text, width, "  ", "    "))
 
 
-def _executed_lines(executed: tuple[Recomputed, ...], width: int, verbose: bool) -> Iterator[Line]:
+def _executed_lines(executed: tuple[Recomputed, ...], total: int, width: int, verbose: bool) -> Iterator[Line]:
     counts: dict[str, int] = {}
     for one in executed:
         counts[one.verdict.name] = counts.get(one.verdict.name, 0) + 1
     said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
-    yield Line(f"{counted(len(executed), 'collective')} recomputed: {said}", "bold")
+    yield Line(f"{len(executed):,} of {counted(total, 'collective')} recomputed: {said}", "bold")
     odd = [one for one in executed if verbose or one.verdict.name != "exact" or not one.verdict.is_whole]
     for one in odd if verbose else odd[:_SHOWN]:
         yield from _verdict_lines(one, width)

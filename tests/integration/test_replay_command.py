@@ -87,6 +87,15 @@ def test_every_collective_of_the_epoch_is_recomputed_bit_for_bit(recorded: Recor
     ] * (4 * STEPS)
 
 
+def test_one_exact_collective_is_no_replay_of_the_epoch(recorded: Recorded, tmp_path: Path) -> None:
+    emitted = tmp_path / "out"
+    words = ("replay", "--run", "a", "--epoch", 2, "--execute", "--instance", "gloo/0@0-1/40", "--emit", emitted)
+    code, said = recorded(*words)
+    assert (code, len(said["executed"]), said["collectives"]) == (0, 1, 4 * STEPS)
+    assert not (emitted / "replay-evidence.json").exists()
+    assert any("1 of 16 collectives" in note for note in said["notes"])
+
+
 def test_a_run_from_the_plan_reproduces_every_stored_anchor(recorded: Recorded) -> None:
     code, said = recorded("replay", "--run", "a", "--epoch", 2, "--against", "b")
     assert (code, said["anchors"]["equal"], said["anchors"]["compared"]) == (0, True, 2 * STEPS)
