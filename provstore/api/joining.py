@@ -94,10 +94,14 @@ def joined(
         with Journal.open(existing(directory, uri), writable=False) as found:
             return _answer(found, trace_id, known, trust)
     require_allowed("join --accept", store, journal)
-    existing(directory, uri)
+    return _accepting(uri, existing(directory, uri), (trace_id, known, trust))
+
+
+def _accepting(uri: str, directory: Path, asked: tuple[str | None, Mapping[str, bytes], Trust | None]) -> JoinAnswer:
+    """Return what belongs together once the weak links that are found are taken for true."""
     with contextlib.ExitStack() as exits:
         opened = open_both(uri, directory, exits, read_only=False, progress=None)
-        answer = _answer(opened.journal, trace_id, known, trust)
+        answer = _answer(opened.journal, *asked)
         count = 0
         for block, origin in _acceptances(answer.report.links):
             if not opened.journal.has_batch(origin.sha256, origin.reader, origin.version, "", 0):
@@ -107,7 +111,7 @@ def joined(
         if count:
             show_joins(opened.graph, opened.journal)
             show_evidence(opened.graph, opened.journal)
-            answer = replace(_answer(opened.journal, trace_id, known, trust), newly_accepted=count)
+            answer = replace(_answer(opened.journal, *asked), newly_accepted=count)
         return answer
 
 
