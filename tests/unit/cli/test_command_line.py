@@ -303,8 +303,10 @@ def test_the_demo_tells_its_story_in_a_store_of_its_own(command, tmp_path):
     codes = [(step["command"].split()[0:3], step["exit_code"]) for step in steps]
     assert [code for _, code in codes[:5]] == [1, 0, 0, 0, 0]
     assert [code for command, code in codes if command[1] == "verify"] == [3, 1, 0]
-    assert [code for command, code in codes[5:] if command[1] != "verify"] == [0] * 5
-    (touched,) = [one for one in steps[10]["answer"]["answers"][0]["findings"] if one["code"] == "graph-mismatch"]
+    assert [code for command, code in codes[5:] if command[1] != "verify"] == [0] * 6
+    (recorded,) = [step["answer"]["epochs"] for step in steps if step["command"].startswith("provstore record")]
+    assert [(one["actions"], one["counts"]["shortfall"]) for one in recorded] == [(43, {"no-tensor-access": 43})]
+    (touched,) = [one for one in steps[11]["answer"]["answers"][0]["findings"] if one["code"] == "graph-mismatch"]
     assert touched["where"].endswith("/8/0/in is_completed")
     assert not (tmp_path / ".provstore").exists()
 
