@@ -19,6 +19,7 @@ from provstore.graph.agent_facts import agent_block, file_iri
 from provstore.ingest.agent_joins import READER, VERSION, is_own
 from provstore.ingest.flow import Ingest
 from provstore.ingest.given import Request
+from provstore.ingest.own_records import OwnRecords
 from provstore.ingest.upkeep import show_joins
 from provstore.journal import Journal, Origin
 from provstore.model.aep import Container, RawRecord
@@ -33,6 +34,7 @@ _SCOPE = ("", 0)
 _CHUNK = 1 << 20
 _MOST_TOLD = 20
 _OWN = "made by provstore itself: what they say is in the journal of their run, and nothing is added"
+_CLAIMED = "say that provstore made them, and this journal does not hold what they say: they are kept as another's"
 
 
 def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStore) -> IngestReport:
@@ -40,7 +42,7 @@ def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStor
     try:
         digest = _sha256(path)
         container = aep.read(path, name=str(path))
-        stated, own = _stated(container, digest, path.stat().st_size)
+        stated, own, claimed = _stated(container, digest, path.stat().st_size, OwnRecords(journal))
     except NotUnderstoodError:
         raise
     except (InputError, OSError) as error:
@@ -50,6 +52,8 @@ def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStor
     warnings = [*container.problems, *_faults(container)]
     if own:
         warnings.append(f"{own} of {own + len(stated.records)} records are {_OWN}")
+    if claimed:
+        warnings.append(f"{claimed} of {own + len(stated.records)} records {_CLAIMED}")
     if not request.keep_source:
         warnings.append("its bytes are kept all the same: verifying and joining read them")
     going = Ingest(journal, store)
@@ -82,14 +86,15 @@ def _is_kept(journal: Journal, origin: Origin) -> bool:
     return True
 
 
-def _stated(container: Container, sha256: str, size_bytes: int) -> tuple[StatedFile, int]:
-    """Return what a file states, and how many of its records are our own."""
+def _stated(container: Container, sha256: str, size_bytes: int, held: OwnRecords) -> tuple[StatedFile, int, int]:
+    """Return what a file states, how many of its records are the journal's own, and how many only say so."""
     gathered = gather([container])
     records = {one.digest: one for one in _chained(gathered)}
-    own = sum(is_own(one.value) for one in records.values())
+    claiming = {digest for digest, one in records.items() if is_own(one.value)}
+    own = {digest for digest in claiming if held.holds(records[digest].value)}
     others = {one.digest: one for raw in container.records if (one := _other(raw)) is not None}
-    kept = [one for one in (*records.values(), *others.values()) if not is_own(one.value)]
-    return StatedFile(sha256, size_bytes, container.kind, tuple(kept)), own
+    kept = [one for one in (*records.values(), *others.values()) if one.digest not in own]
+    return StatedFile(sha256, size_bytes, container.kind, tuple(kept)), len(own), len(claiming) - len(own)
 
 
 def _chained(gathered: Gathered) -> Iterator[StatedRecord]:

@@ -15,10 +15,12 @@ import pytest
 from captures import FULL, RankCapture, floats, healthy
 
 import provstore
+from provstore.api.evidence_export import opened
 from provstore.api.recording import record
 from provstore.api.verifying import Belief
 from provstore.evidence.keys import PrivateKey
 from provstore.evidence.trust.keys import Trust
+from provstore.exports.evidence.agent_records import AgentExportOptions
 from provstore.journal import Journal, scan, segments
 
 
@@ -213,3 +215,41 @@ def test_a_capture_that_is_still_being_written_is_recorded_again_when_it_has_end
     assert len(first.notes) == 2
     assert first.problems == second.problems == ()
     assert codes(tmp_path / "s", key) == {"not-closed", "unanchored"}
+
+
+def test_what_is_exported_and_read_again_adds_nothing(tmp_path: Path) -> None:
+    key, store = PrivateKey.generate(), tmp_path / "s"
+    record([healthy(tmp_path / "c")], store=f"embedded:{store}", signer=key)
+    with opened(f"embedded:{store}", None) as evidence:
+        for form in ("aep-jsonl", "aep-bundle"):
+            options = AgentExportOptions(form=form, per_action=True)
+            evidence.exported_agents(tmp_path / form, options=options, signer=key)
+    files = [path for path in tmp_path.glob("aep-*/*") if path.name != "manifest.json"]
+    with provstore.open(f"embedded:{store}") as into:
+        before = into.info().position
+        reports = [into.ingest(path) for path in files]
+
+        assert len(files) == 6
+        assert {one.status for report in reports for one in report.files} == {"known"}
+        assert into.info().position == before
+
+
+@pytest.mark.parametrize("change", ["another store", "an action", "a count"])
+def test_a_record_that_only_says_that_it_is_provstores_own_is_kept_as_anothers(tmp_path: Path, change: str) -> None:
+    key = PrivateKey.generate()
+    record([healthy(tmp_path / "c")], store=f"embedded:{tmp_path / 's'}", signer=key)
+    with opened(f"embedded:{tmp_path / 's'}", None) as evidence:
+        options = AgentExportOptions(form="aep-jsonl", per_action=True)
+        evidence.exported_agents(tmp_path / "export", options=options)
+    for file in sorted((tmp_path / "export").glob("*.jsonl")):
+        said = json.loads(file.read_bytes().splitlines()[0])
+        if change == "an action":
+            said["actions"][0]["timestamp_ms"] += 1
+        if change == "a count":
+            said["training"]["attempt"] += 1
+        (tmp_path / file.name).write_bytes(json.dumps(said).encode() + b"\n")
+        with provstore.open(f"embedded:{tmp_path / ('t' if change == 'another store' else 's')}") as into:
+            (report,) = into.ingest(tmp_path / file.name).files
+
+            assert (report.status, report.records) == ("new", 1)
+            assert any("does not hold what they say" in text for text in report.warnings)

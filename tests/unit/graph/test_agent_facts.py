@@ -179,13 +179,12 @@ def test_what_is_no_agent_evidence_is_not_taken_for_it(store, tmp_path):
         store.ingest(tmp_path / "absent.json", source="evidence")
 
 
-def test_our_own_records_read_back_add_nothing_and_are_said_to_be_ours(store, ingest):
-    before = graph(store)
+def test_a_record_that_only_names_provstore_as_its_maker_is_kept_as_anothers(store, ingest):
     own = record(0, run="run-42", run_context={"agent_id": "provstore-recorder"})
     told = ingest([own])
-    assert told.status == "known"
-    assert "made by provstore itself" in told.warnings[0]
-    assert graph(store) == before
+    assert told.status == "new"
+    assert "does not hold what they say" in told.warnings[0]
+    assert store._journal.source(sha256(lines([own]))) == lines([own])
 
 
 def test_evidence_of_another_kind_is_kept_and_stands_beside_its_run(store, ingest):
