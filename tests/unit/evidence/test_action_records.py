@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -99,6 +100,19 @@ def test_the_fast_reader_takes_a_plain_call() -> None:
         (1, 3, 1_796_031_812_000_123_456),
         ("validation", "delta", "local mutation, low risk"),
     )
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"peer": 3}, {"finite_in": True}, {"finite_in": False}, {"finite_out": True}, {"step": 7}, {"seq": None}],
+    ids=str,
+)  # fmt: skip
+def test_the_fast_reader_takes_a_plain_call_with_any_of_these_members(own: dict[str, Any]) -> None:
+    line = actions.record_line(replace(CALL, **own), "job", 0, 3)
+    found = quick_action_reader("job", 0)(line)
+
+    assert found is not None
+    assert found[0] == fields(records.parse(line))
 
 
 @given(st.data())
