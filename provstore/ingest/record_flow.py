@@ -143,9 +143,11 @@ class _Going:
                     writer.demand(document)
                 self._close(writer, facts, reader.ended_ns)
                 self._tell(at + 1, len(epochs))
-        self.problems += found.problems.listed()
-        self.refused += found.problems.refused
-        self.notes += found.problems.torn
+        # Files of one directory need no folder before their names.
+        where = f"{found.directory}: " if len(self.request.paths) > 1 else ""
+        self.problems += [where + text for text in found.problems.listed()]
+        self.refused += [where + text for text in found.problems.refused]
+        self.notes += [where + text for text in found.problems.torn]
 
     def dumps(self, paths: Sequence[Path]) -> None:
         """Record dumps as one epoch of each attempt that they name."""

@@ -253,3 +253,18 @@ def test_a_record_that_only_says_that_it_is_provstores_own_is_kept_as_anothers(t
 
             assert (report.status, report.records) == ("new", 1)
             assert any("does not hold what they say" in text for text in report.warnings)
+
+
+def test_of_several_directories_the_one_with_a_fault_is_named(tmp_path: Path) -> None:
+    for name in ("c", "d"):
+        capture = RankCapture(tmp_path / name, world=1, run=name)
+        capture.call(0)
+        capture.call(0)["at_ns"] = -1
+        capture.write(torn=b"{")
+    report = record([tmp_path / "c", tmp_path / "d"], store=f"embedded:{tmp_path / 's'}")
+
+    for told in (report.problems, report.notes):
+        assert [text.partition(": capture-rank0.jsonl: offset ")[0] for text in told] == [
+            str(tmp_path / "c"),
+            str(tmp_path / "d"),
+        ]
