@@ -324,4 +324,5 @@ class Session:
 
 def _number(value: Any) -> float | None:
     """Return a loss or norm; of a tensor this waits for its device, at a step boundary."""
-    return None if value is None else float(value)
+    detach = getattr(value, "detach", None)
+    return None if value is None else float(value if detach is None else detach())

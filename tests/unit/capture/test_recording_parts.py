@@ -315,3 +315,14 @@ def test_the_package_is_imported_without_torch_and_without_the_recorder() -> Non
     )  # fmt: skip
 
     assert done.stdout == "[]\n"
+
+
+def test_a_loss_that_still_requires_its_gradient_is_a_loss_like_any_other() -> None:
+    torch = pytest.importorskip("torch")
+    from provstore.capture.recording.session import _number
+
+    loss = torch.tensor([2.0, 4.0], requires_grad=True).mean()
+    assert _number(loss) == 3.0
+    assert loss.requires_grad
+    assert _number(None) is None
+    assert _number(1) == 1.0
