@@ -122,9 +122,8 @@ class _Going:
                 raise ConfigError(f"{found.directory}: record: the capture names no run", hint="give it with --run")
             others = {str(rank.header.get("run")) for rank in ranks.values()} - {run}
             if others:
-                self.problems.append(
-                    f"{found.directory}: recorded as {run}; its files name {', '.join(sorted(others))}"
-                )
+                told = self.notes if self.request.run else self.problems
+                told.append(f"{found.directory}: recorded as {run}; its files name {', '.join(sorted(others))}")
             for rank in ranks.values():
                 before = rank.epochs[0] if rank.epochs else self.request.epoch
                 if before is not None and (spans := rank.spans.pop(-1, None)):

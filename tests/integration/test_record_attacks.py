@@ -268,3 +268,17 @@ def test_of_several_directories_the_one_with_a_fault_is_named(tmp_path: Path) ->
             str(tmp_path / "c"),
             str(tmp_path / "d"),
         ]
+
+
+def test_another_name_that_is_asked_for_is_a_remark_and_two_names_in_one_directory_are_a_problem(
+    tmp_path: Path,
+) -> None:
+    for rank, run in enumerate(("one", "two")):
+        capture = RankCapture(tmp_path / "c", rank, run=run)
+        capture.call(0)
+        capture.write()
+    asked_for = record([tmp_path / "c"], "other", store=f"embedded:{tmp_path / 's'}")
+    found = record([tmp_path / "c"], store=f"embedded:{tmp_path / 's'}")
+
+    assert (asked_for.problems, len(asked_for.notes)) == ((), 1)
+    assert [text.endswith("recorded as one; its files name two") for text in found.problems] == [True]
