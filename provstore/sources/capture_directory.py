@@ -206,9 +206,7 @@ def _header(line: bytes, rank: int) -> dict[str, Any]:
     return said
 
 
-def _lines(
-    file: BinaryIO, name: str, end: int | None, problems: Problems | None
-) -> Iterator[tuple[bytes, int]]:
+def _lines(file: BinaryIO, name: str, end: int | None, problems: Problems | None) -> Iterator[tuple[bytes, int]]:
     """Yield each whole line without its end, and its offset; a torn or endless one is told and left out."""
     offset = file.tell()
     while end is None or offset < end:
