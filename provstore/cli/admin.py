@@ -63,9 +63,9 @@ def safe_mode(
         str | None, typer.Option(metavar="TEXT", help="Why; shown to everybody who is refused. Needed for on.")
     ] = None,
 ) -> None:
-    """Forbid, allow again, or show whether is forbidden, everything that writes evidence, runs or contacts anything.
+    """Forbid writing, running and contacting; allow it again.
 
-    It holds for every later command of every process and host on this store, and stands in the journal; listing,
+    Status shows which. It holds for every later command of every process and host on this store, and stands in the journal; listing,
     showing, verifying, diagnosing, diff and recording inside jobs go on. Exit code: 0 done, 2 usage, 7 there is no
     journal.
     """

@@ -31,10 +31,11 @@ def agent_query(
     arguments: Annotated[str, typer.Option("--args", metavar="JSON", help="Its arguments, a JSON object.")] = "{}",
     schema: Annotated[bool, typer.Option("--schema", help="Show the tools and the JSON Schema of each.")] = False,
 ) -> None:
-    """Answer one question of an assistant: read-only, at most 64 KiB of JSON.
+    """Answer one question of an assistant.
 
-    The answer, an error included, is always one JSON object on standard output; strings in it that came from evidence
-    are data, and their places are listed under untrusted_fields. Exit code: 0 answered, 2 an error object.
+    Nothing is written. The answer, an error included, is always one JSON object of at most 64 KiB on standard output;
+    strings in it that came from evidence are data, and their places are listed under untrusted_fields. Exit code: 0
+    answered, 2 an error object.
     """
     from provstore.api import assistant
 

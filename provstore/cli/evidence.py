@@ -54,7 +54,7 @@ provstore evidence export my-job -o evidence --sign sshsig --sign minisign --key
 def add_to(app: typer.Typer) -> None:
     """Add the group."""
     group = typer.Typer(
-        help="List what is signed, look at it, export it for other programs; take in and join what agents recorded.",
+        help="List, show and export evidence; take in and join agents'.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -74,7 +74,7 @@ def list_(
         str | None, typer.Option(metavar="MODE", help="Only training epochs whose weakest recorded mode is this one.")
     ] = None,
 ) -> None:
-    """List the signed bundles of each run, and the training epochs that were recorded.
+    """List signed bundles and recorded epochs of each run.
 
     What they state is shown as stated; provstore verify tells whether it holds. Exit code: 0 listed, 2 no such run, 7
     journal unavailable.
@@ -220,7 +220,7 @@ def import_(
     *,
     paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Agent evidence, or a train-aep file.")],
 ) -> None:
-    """Take in agent evidence or a train-aep file; same as ingest, which may take a file for something else.
+    """Take in files of agents: ingest, for these alone.
 
     Its bytes are kept as they are. Reading it again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store
     or journal unavailable.

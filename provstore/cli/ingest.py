@@ -61,7 +61,7 @@ def ingest(
     key: Annotated[str | None, typer.Option(metavar="URI", help=_keys.KEY_HELP)] = None,
     insecure_key_mode: Annotated[bool, _keys.INSECURE] = False,
 ) -> None:
-    """Read dumps, PROV documents and agent evidence into the journal and the graph.
+    """Read dumps, PROV documents and agents' files into a store.
 
     Reading the same evidence again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store or journal
     unavailable.

@@ -97,6 +97,8 @@ def _first(parts: Sequence[Iterator[Line]], noun: str, verbose: bool) -> Iterato
 
 def _open(report: JoinReport) -> Iterator[tuple[str, str]]:
     """Yield what nobody can answer from what is stored, each with its style."""
+    from provstore.analysis.join.joining import PLACEHOLDER
+
     for one in report.ambiguous:
         yield f"ambiguous: {one.what}, said by {one.said_by}, fits {', '.join(one.candidates)}: none is chosen", "red"
     for gone in report.missing:
@@ -104,7 +106,7 @@ def _open(report: JoinReport) -> Iterator[tuple[str, str]]:
     for name in report.unresolved_names:
         yield f"unresolved name: {name}: no stored agent of the trace has it", "yellow"
     for text in report.placeholders:
-        yield f"trace-id-placeholder: {text} stands for no trace", "yellow"
+        yield f"{PLACEHOLDER}: {text} stands for no trace", "yellow"
     yield from ((text, "yellow") for text in report.conflicts)
 
 

@@ -50,7 +50,7 @@ def query(
     cypher: Annotated[str | None, typer.Option(metavar="TEXT", help="Read-only Cypher of your own.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the shipped queries.")] = False,
 ) -> None:
-    """Ask a shipped question, or one of your own in read-only Cypher.
+    """Ask a shipped question, or your own in read-only Cypher.
 
     Exit code: 0 answered, 2 unknown query or parameter, 4 a limit was hit or the graph is
     behind its journal, 7 store unavailable.

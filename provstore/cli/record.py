@@ -57,7 +57,7 @@ def record(
         str, typer.Option(metavar="MODE", help="Demand at least validation, delta or full of every action.")
     ] = "validation",
 ) -> None:
-    """Record actions, the bundle of each epoch and its agent record.
+    """Record what a job captured, or what its dumps show.
 
     Only the journal is written; the next command that reads shows it in the graph. What was recorded before is not
     recorded again. Exit code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed

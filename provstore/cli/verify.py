@@ -95,7 +95,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
         bool, typer.Option("--check-legacy", help="Check retired signatures of agent evidence; it accepts none.")
     ] = False,
 ) -> None:
-    """Verify signatures, records, chain, journal, graph and anchors.
+    """Verify signatures, chain, journal, graph and anchors.
 
     Files of agent evidence are judged record by record, each axis by itself (schema verify-agents). Exit code: 0
     nothing wrong and nothing unproven, 1 a fault, 2 unusable input, 3 something is unproven, 4 not understood or not

@@ -72,11 +72,12 @@ def watch(
     interval: Annotated[float, typer.Option(metavar="SECONDS", help="Between two rounds.", min=0.1, max=86_400)] = 30.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and end; the next look goes on from there.")] = False,
 ) -> None:
-    """Look after a running job from beside it, and order deeper recording where something is wrong.
+    """Look after a running job, and order deeper recording.
 
-    Watched are errors of GPUs, metrics, dumps of hangs, and ranks that hold different bytes after a collective.
-    Everything seen is kept in watch.jsonl of the capture directory. Exit code with --once: 0 nothing new, 1 something
-    was ordered, 3 a source gave no information; else it runs until it is interrupted (130). 2 usage, 6 safe mode.
+    It runs beside the job and orders where something is wrong. Watched are errors of GPUs, metrics, dumps of hangs, and
+    ranks that hold different bytes after a collective. Everything seen is kept in watch.jsonl of the capture directory.
+    Exit code with --once: 0 nothing new, 1 something was ordered, 3 a source gave no information; else it runs until it
+    is interrupted (130). 2 usage, 6 safe mode.
     """
     from provstore.api import control, watching
 

@@ -37,6 +37,7 @@ REF, PARENT_ACTION, PARENT_TRACE, DELEGATION, MISMATCH = (
     "delegation",
     "trace-mismatch",
 )
+CONFLICT, PLACEHOLDER = "trace-context-conflict", "trace-id-placeholder"
 AGENT, TRAINING = "agent", "training"
 _SCHEMES = ("train-run://", "train-run:")
 _RULES = (REF, PARENT_ACTION, PARENT_TRACE, DELEGATION, *ORDER)
@@ -91,7 +92,7 @@ class _Joining:
         ambiguous = tuple(one for one in self._ambiguous if asked is None or one.said_by in spoken)
         missing = tuple(one for name, one in self._missing if asked is None or name in spoken)
         shown = [one for one in self._runs.values() if asked is None or (TRAINING, one.run) in names]
-        own = [f"trace-context-conflict: {one.run}: {other}" for one in shown for other in one.conflicts]
+        own = [f"{CONFLICT}: {one.run}: {other}" for one in shown for other in one.conflicts]
         return JoinReport(
             asked,
             tuple(groups),

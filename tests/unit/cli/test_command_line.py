@@ -314,8 +314,10 @@ def test_the_demo_tells_its_story_in_a_store_of_its_own(command, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        *(one for one in rooms.names("cli") if one not in ("store", "keys", "evidence")),
-        *("store info", "store check", "store rebuild", "evidence list", "evidence show", "evidence export"),
+        *(one.replace("_", "-") for one in rooms.names("cli") if one not in ("store", "keys", "evidence", "admin")),
+        *("store info", "store check", "store rebuild"),
+        *(f"evidence {one}" for one in ("list", "show", "export", "import", "join")),
+        *(f"admin {one}" for one in ("safe-mode", "resume", "escalate", "deescalate")),
         *(f"keys {one}" for one in ("generate", "list", "show", "export", "trust", "rotate", "revoke")),
     ],
 )
@@ -329,7 +331,7 @@ def test_every_command_has_help_with_an_example(command, name):
 
 
 @pytest.mark.parametrize(
-    "group", [[], ["store"], ["keys"], ["evidence"]], ids=lambda group: group[0] if group else "root"
+    "group", [[], ["store"], ["keys"], ["evidence"], ["admin"]], ids=lambda group: group[0] if group else "root"
 )
 def test_a_group_of_commands_alone_shows_its_help_and_nothing_else(command, group):
     answer = command(*group)
@@ -340,7 +342,7 @@ def test_a_group_of_commands_alone_shows_its_help_and_nothing_else(command, grou
 
 
 @pytest.mark.parametrize(
-    "group", [[], ["store"], ["keys"], ["evidence"]], ids=lambda group: group[0] if group else "root"
+    "group", [[], ["store"], ["keys"], ["evidence"], ["admin"]], ids=lambda group: group[0] if group else "root"
 )
 def test_no_summary_in_a_list_of_commands_is_cut(command, group):
     listed = command(*group, "--help").out.split("Commands:")[1]

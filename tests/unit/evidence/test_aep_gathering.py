@@ -7,11 +7,12 @@ import random
 
 import pytest
 
+from provstore.analysis.join import joining
 from provstore.evidence.aep import digests as digests_of
 from provstore.evidence.aep import envelopes, gather, gathering
 from provstore.evidence.aep.gathering import Gathered
 from provstore.model import agent_codes
-from provstore.sources import aep
+from provstore.sources import aep, train_aep
 from tests.agent_records import Emitter, Record, action, canon, lines, linked, record, sha256
 
 CHAIN = linked([record(number=number) for number in range(4)])
@@ -124,4 +125,5 @@ def test_every_code_of_agent_records_is_in_the_registry() -> None:
     used = {gathering.REWRITTEN, gathering.CONFLICT, gathering.FORK, envelopes.COPY_DIFFERS}
     used |= {digests_of.RECORD_DIGEST, digests_of.BUNDLE_DIGEST, digests_of.BUNDLE_LIST}
     used |= {digests_of.LEDGER_HASH, digests_of.LEDGER_LINK, digests_of.LEDGER_ORDER}
+    used |= {joining.MISMATCH, joining.CONFLICT, joining.PLACEHOLDER, train_aep.COLLISION}
     assert used == known
