@@ -65,9 +65,9 @@ def safe_mode(
 ) -> None:
     """Forbid writing, running and contacting; allow it again.
 
-    Status shows which. It holds for every later command of every process and host on this store, and stands in the journal; listing,
-    showing, verifying, diagnosing, diff and recording inside jobs go on. Exit code: 0 done, 2 usage, 7 there is no
-    journal.
+    Status shows which. It holds for every later command of every process and host on this store, and stands in the
+    journal; listing, showing, verifying, diagnosing, diff and recording inside jobs go on. Exit code: 0 done, 2 usage,
+    7 there is no journal.
     """
     from provstore.api import control
 
