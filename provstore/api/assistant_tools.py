@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from provstore import config
@@ -88,9 +89,10 @@ def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
     epoch = given["epoch"]
     with Journal.open(_directory(place), writable=False) as journal:
         run, attempt = _scope(journal, given["run"], given["attempt"])
-        parts = [one for one in recording.stored_bundles(journal, run, attempt) if one.epoch == epoch]
+        stored = recording.stored_bundles(journal, run, attempt)
+        parts = [one for one in stored if one.epoch == epoch]
         if not parts:
-            known = sorted({one.epoch for one in recording.stored_bundles(journal, run, attempt)})
+            known = sorted({one.epoch for one in stored})
             text = f"{run}: attempt {attempt}: epoch {epoch} is not stored; stored are {_listed(known)}"
             raise InputError(text)
         found = suspected(journal, run, attempt, epoch)
@@ -121,7 +123,7 @@ def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
     return Page(head, "bundles", rows, MAX_LIMIT, 0, {"escalations": escalations[:MAX_LIMIT]})
 
 
-def _directory(place: Place) -> Any:
+def _directory(place: Place) -> Path:
     uri = config.store_uri(place.store)
     return existing(config.journal_directory(uri, place.journal), uri)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from provstore.analysis.suspicion import Sizes, suspicious
 from provstore.errors import InputError
+from provstore.evidence.actions import OPENING
 from provstore.evidence.content import statistics_line
+from provstore.evidence.epoch_bundles import STATISTICS, STEPS
 from provstore.ingest import recording
+from provstore.ingest.recording import StoredBundle
 from provstore.journal import Journal
 from provstore.model import canonical
 from provstore.model.action import Action
@@ -37,7 +40,7 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
     """
     counted = 0
     for record in journal.evidence(run, attempt).records():
-        counted += record.line.startswith(b'{"action_id":')
+        counted += record.line.startswith(OPENING)
         if any(part in record.line for part in _CONTENT):
             break
     else:
@@ -45,11 +48,12 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
         none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
         return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
     actions = list(recording.actions(journal, run, attempt, epoch))
-    sizes = _sizes(journal, run, attempt, epoch)
+    bundles = [one for one in recording.stored_bundles(journal, run, attempt) if epoch in {None, one.epoch}]
+    sizes = _sizes(journal, bundles)
     found = suspicious(
         actions,
         (lambda action: _put_in(action, sizes)) if sizes else None,
-        losses=_losses(journal, run, attempt, epoch),
+        losses=_losses(journal, bundles),
     )
     unflagged = found.coverage["calls"] - found.coverage["with_flags"]
     if not unflagged:
@@ -59,30 +63,26 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
     return replace(found, undecided=(*found.undecided, note))
 
 
-def _losses(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[int, dict[int, float]]:
+def _losses(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[int, dict[int, float]]:
     """Return the loss that each rank stated, by rank and step."""
     found: dict[int, dict[int, float]] = {}
-    for bundle in recording.stored_bundles(journal, run, attempt):
-        if epoch in {None, bundle.epoch}:
-            for row in recording.table(journal, bundle, "steps"):
-                rank, step, loss = row.get("rank"), row.get("step"), row.get("loss")
-                if type(rank) is int and type(step) is int and isinstance(loss, str):
-                    with contextlib.suppress(InputError):
-                        found.setdefault(rank, {})[step] = canonical.tagged_double(loss)
+    for row in (row for bundle in bundles for row in recording.table(journal, bundle, STEPS)):
+        rank, step, loss = row.get("rank"), row.get("step"), row.get("loss")
+        if type(rank) is int and type(step) is int and isinstance(loss, str):
+            with contextlib.suppress(InputError):
+                found.setdefault(rank, {})[step] = canonical.tagged_double(loss)
     return found
 
 
-def _sizes(journal: Journal, run: str, attempt: int, epoch: int | None) -> dict[str, Sizes]:
+def _sizes(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[str, Sizes]:
     """Return the sizes that each stored line of statistics tells, by the reference that actions have to it."""
     found: dict[str, Sizes] = {}
-    for bundle in recording.stored_bundles(journal, run, attempt):
-        if epoch in {None, bundle.epoch}:
-            for row in recording.table(journal, bundle, "statistics"):
-                line = canonical.encode(row)
-                with contextlib.suppress(InputError):
-                    said = statistics_line.read(line)
-                    if said.l2 is not None and said.abs_max is not None:
-                        found[statistics_line.ref(line)] = Sizes(said.l2, float(said.abs_max))
+    for row in (row for bundle in bundles for row in recording.table(journal, bundle, STATISTICS)):
+        line = canonical.encode(row)
+        with contextlib.suppress(InputError):
+            said = statistics_line.read(line)
+            if said.l2 is not None and said.abs_max is not None:
+                found[statistics_line.ref(line)] = Sizes(said.l2, float(said.abs_max))
     return found
 
 
