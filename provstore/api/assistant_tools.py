@@ -97,7 +97,11 @@ def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
             raise InputError(text)
         found = suspected(journal, run, attempt, epoch)
         opened = {name for part in parts for name in part.record["escalations"]}
-        escalations = [one for one in recording.escalations(journal, run, attempt) if one.get("name") in opened]
+        escalations = [
+            one
+            for one in recording.escalations(journal, run, attempt)
+            if f"{one['source']}/esc-{one['number']}" in opened
+        ]
         signed = journal.evidence(run, attempt).last_bundle() is not None
     counts: dict[str, Counter[str]] = {}
     for part in parts:

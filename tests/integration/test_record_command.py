@@ -19,6 +19,7 @@ import pytest
 from captures import FULL, RankCapture, floats, healthy, tensor_digest
 
 import provstore
+from provstore.api import assistant
 from provstore.api.control import switch
 from provstore.api.recording import record
 from provstore.errors import ConfigError, InputError, SafeModeError, StoreError
@@ -337,6 +338,8 @@ def test_escalations_and_faults_are_records_once(tmp_path: Path) -> None:
     assert kinds["escalation"] == kinds["capture-fault"] == 1
     assert bundles(tmp_path / "s")[0].record["faults"] == 1
     assert bundles(tmp_path / "s")[0].record["escalations"] == ["rank:0/esc-0"]
+    (said,) = assistant.ask("summarize_epoch", {"epoch": 0}, f"embedded:{tmp_path / 's'}")["escalations"]
+    assert (said["trigger"], said["source"], said["event"]) == ("non-finite", "rank:0", "opened")
 
 
 def test_ranks_that_switched_late_to_an_order_are_listed(tmp_path: Path) -> None:
