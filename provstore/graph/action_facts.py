@@ -7,15 +7,15 @@ shown as they are, and what a line does not say, or says in another type, is lef
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from provstore.errors import InputError
 from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
+from provstore.graph.said import integer, objects, string, tagged_integer
 from provstore.model import canonical, ids
 from provstore.model.block import Block, Column, Nodes, Relations, Value
 
@@ -109,20 +109,20 @@ class _Facts:
 
     def action(self, said: Said, index: int) -> None:
         """Show an action."""
-        action_id, rank, training = _string(said.get("action_id")), _integer(said.get("rank")), said.get("training")
+        action_id, rank, training = string(said.get("action_id")), integer(said.get("rank")), said.get("training")
         if action_id is None or rank is None or not isinstance(training, dict):
             return
         key = action_iri(self.run, self.attempt, action_id)
         row = _action_row(said, training)
         self._node(ACTION_LABELS, key, {**row, "leaf_index": index, "rank": rank})
         self._refer(_AGENT, "WAS_ASSOCIATED_WITH", key, ids.rank_iri(self.run, self.attempt, rank))
-        if (parent := _string(said.get("parent_action_id"))) is not None:
+        if (parent := string(said.get("parent_action_id"))) is not None:
             self._refer(_ACTIVITY, "WAS_INFORMED_BY", key, action_iri(self.run, self.attempt, parent))
-        chain = _string(said.get("causal_chain_id"))
+        chain = string(said.get("causal_chain_id"))
         if chain is not None:
             instance = f"{ids.attempt_iri(self.run, self.attempt)}/{chain}"
             self._refer(_ACTIVITY, "WAS_INFLUENCED_BY", key, instance)
-            side = _string(training.get("side")) or "in"
+            side = string(training.get("side")) or "in"
             self._refer(_ENTITY, "USED", key, ids.side_iri(instance, rank, side))
         for name in _texts(training.get("escalations")) or ():
             source, _, escalation = name.rpartition("/")
@@ -137,7 +137,7 @@ class _Facts:
 
     def epoch(self, said: Said, index: int) -> None:
         """Show an epoch's bundle and the run that it is of."""
-        epoch, part = _integer(said.get("epoch")), _integer(said.get("part")) or 0
+        epoch, part = integer(said.get("epoch")), integer(said.get("part")) or 0
         if epoch is None:
             return
         key, run = epoch_iri(self.run, self.attempt, epoch, part), training_run_iri(self.run, self.attempt)
@@ -145,22 +145,22 @@ class _Facts:
         trace = said.get("trace")
         facts = trace if isinstance(trace, dict) else {}
         names = ("trace_id", "parent_trace_id", "parent_action")
-        self._node(RUN_LABELS, run, {name: _string(facts.get(name)) for name in names})
+        self._node(RUN_LABELS, run, {name: string(facts.get(name)) for name in names})
         self._relate("WAS_GENERATED_BY", key, run)
 
     def escalation(self, said: Said) -> None:
         """Show an escalation; what its later states add stands on the same node."""
-        source, number = _string(said.get("source")), _integer(said.get("number"))
+        source, number = string(said.get("source")), integer(said.get("number"))
         if source is None or number is None:
             return
         key = escalation_iri(self.run, self.attempt, source, f"esc-{number}")
         names = ("trigger", "rule", "reason", "close_reason")
-        row: dict[str, Value | None] = {name: _string(said.get(name)) for name in names}
-        row["source"], row["escalated"] = source, _string(said.get("scope"))
+        row: dict[str, Value | None] = {name: string(said.get(name)) for name in names}
+        row["source"], row["escalated"] = source, string(said.get("scope"))
         for name in ("opened_step", "closed_step"):
-            row[name] = _integer(said.get(name))
-        row["opened_ns"] = _tagged(said.get("opened_ns"))
-        row["closed_ns"] = _tagged(said.get("closed_ns"))
+            row[name] = integer(said.get(name))
+        row["opened_ns"] = tagged_integer(said.get("opened_ns"))
+        row["closed_ns"] = tagged_integer(said.get("closed_ns"))
         self._node(ESCALATION_LABELS, key, row)
 
     def block(self) -> Block:
@@ -182,7 +182,7 @@ class _Facts:
         return without_empty({name: [row.get(name) for row in rows] for name in names})
 
     def _tensor(self, key: str, rank: int, row: Mapping[str, Value | None], training: Said) -> None:
-        name, step, op = row.get("name"), _integer(training.get("step")), str(row["op"])
+        name, step, op = row.get("name"), integer(training.get("step")), str(row["op"])
         if not isinstance(name, str):
             return
         kind = op.removeprefix(_TENSOR)
@@ -234,34 +234,34 @@ class _Facts:
 
 def _action_row(said: Said, training: Said) -> dict[str, Value | None]:
     """Return what an action's node shows; library and operation are one text in a record of a call."""
-    tool = _string(said.get("tool_name")) or ""
+    tool = string(said.get("tool_name")) or ""
     backend, colon, op = tool.partition(":") if "group" in training else ("", "", tool)
     return {
-        "action_id": _string(said.get("action_id")),
+        "action_id": string(said.get("action_id")),
         "backend": backend if colon else None,
         "op": op,
-        "group": _string(training.get("group")),
-        "seq": _integer(training.get("seq")),
-        "op_id": _integer(training.get("op_id")),
-        "peer": _integer(training.get("peer")),
-        "side": _string(training.get("side")) or ("in" if "group" in training else None),
-        "step": _integer(training.get("step")),
-        "train_epoch": _integer(training.get("epoch")),
-        "at_ns": _tagged(said.get("at")),
-        "chain": _string(said.get("causal_chain_id")),
-        "side_effect_class": _string(said.get("side_effect_class")),
-        "recorded_mode": _string(said.get("recording_mode")),
-        "policy_mode": _string(training.get("policy_mode")),
-        "policy_reason": _string(training.get("policy_reason")),
+        "group": string(training.get("group")),
+        "seq": integer(training.get("seq")),
+        "op_id": integer(training.get("op_id")),
+        "peer": integer(training.get("peer")),
+        "side": string(training.get("side")) or ("in" if "group" in training else None),
+        "step": integer(training.get("step")),
+        "train_epoch": integer(training.get("epoch")),
+        "at_ns": tagged_integer(said.get("at")),
+        "chain": string(said.get("causal_chain_id")),
+        "side_effect_class": string(said.get("side_effect_class")),
+        "recorded_mode": string(said.get("recording_mode")),
+        "policy_mode": string(training.get("policy_mode")),
+        "policy_reason": string(training.get("policy_reason")),
         "shortfall": _texts(training.get("shortfall")) or None,
         "escalations": _texts(training.get("escalations")) or None,
         "is_finite_in": _flag(training.get("finite_in")),
         "is_finite_out": _flag(training.get("finite_out")),
-        "digest_in": _string(said.get("pre_state_digest")),
-        "digest_out": _string(said.get("post_state_digest")),
-        "digest_kind": _string(said.get("state_digest_kind")),
-        "delta_ref": _string(said.get("delta_ref")),
-        "name": _string(training.get("name")),
+        "digest_in": string(said.get("pre_state_digest")),
+        "digest_out": string(said.get("post_state_digest")),
+        "digest_kind": string(said.get("state_digest_kind")),
+        "delta_ref": string(said.get("delta_ref")),
+        "name": string(training.get("name")),
     }
 
 
@@ -270,18 +270,18 @@ def _epoch_row(said: Said) -> dict[str, Value | None]:
     counts = said.get("counts")
     shortfall = counts.get("shortfall") if isinstance(counts, dict) else None
     return {
-        "train_epoch": _integer(said.get("epoch")),
-        "part": _integer(said.get("part")),
+        "train_epoch": integer(said.get("epoch")),
+        "part": integer(said.get("part")),
         "bundle_digest": _bundle_digest(said),
         "is_ended": _flag(said.get("closed")),
-        "end_reason": _string(said.get("close_reason")),
-        "actions": _integer(actions.get("count")) if isinstance(actions, dict) else None,
-        "recorded_mode": _string(said.get("recording_mode")),
-        "policy_mode": _string(said.get("policy_mode")),
-        "policy_reason": _string(said.get("policy_reason")),
-        "shortfall": [one["name"] for one in _objects(shortfall) if isinstance(one.get("name"), str)] or None,
-        "side_effect_class": _string(said.get("run_side_effect_class_max")),
-        "world_size": _integer(said.get("world_size")),
+        "end_reason": string(said.get("close_reason")),
+        "actions": integer(actions.get("count")) if isinstance(actions, dict) else None,
+        "recorded_mode": string(said.get("recording_mode")),
+        "policy_mode": string(said.get("policy_mode")),
+        "policy_reason": string(said.get("policy_reason")),
+        "shortfall": [one["name"] for one in objects(shortfall) if isinstance(one.get("name"), str)] or None,
+        "side_effect_class": string(said.get("run_side_effect_class_max")),
+        "world_size": integer(said.get("world_size")),
         "missing_ranks": _spread(said.get("missing_ranks")) or None,
         "escalations": _texts(said.get("escalations")) or None,
         "counts": orjson.dumps(counts, option=orjson.OPT_SORT_KEYS).decode() if isinstance(counts, dict) else None,
@@ -302,31 +302,9 @@ def _spread(found: object) -> list[int]:
     return ranks[:_MAX_RANKS]
 
 
-def _objects(found: object) -> Iterator[Said]:
-    yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
-
-
 def _texts(found: object) -> list[str] | None:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else None
 
 
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _integer(value: object) -> int | None:
-    return value if type(value) is int else None
-
-
 def _flag(value: object) -> bool | None:
     return value if type(value) is bool else None
-
-
-def _tagged(value: object) -> int | None:
-    text = _string(value)
-    if text is None or not text.startswith("i64:"):
-        return None
-    try:
-        return canonical.tagged_integer(text)
-    except InputError:
-        return None

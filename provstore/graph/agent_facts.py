@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provstore.graph.columns import without_empty
+from provstore.graph.said import objects, string
 from provstore.model import ids
 from provstore.model.agent_record import StatedAction, StatedFile, StatedRecord
 from provstore.model.block import Block, Column, Nodes, Relations, Value
@@ -85,9 +86,9 @@ class _Facts:
     def record(self, one: StatedRecord) -> None:
         """Show a record and the actions that it is the first to tell."""
         key, said = record_iri(one.digest), one.value
-        run, context = _string(said.get("run_id")), _object(said.get("run_context"))
+        run, context = string(said.get("run_id")), _object(said.get("run_context"))
         row = _traced(said) | {"agent_run": run, "kind": one.kind, "chain": one.chain, "record_digest": one.digest}
-        row["version"], row["at_ns"] = _string(said.get("schema_version")), _nanoseconds(said.get("created_at_ms"))
+        row["version"], row["at_ns"] = string(said.get("schema_version")), _nanoseconds(said.get("created_at_ms"))
         self.node(RECORD_LABELS, key, row)
         if run is not None:
             self.node(RUN_LABELS, run_iri(run), {"agent_run": run})
@@ -104,7 +105,7 @@ class _Facts:
         self._references(one, run)
 
     def _emitters(self, one: StatedRecord, context: Said) -> list[str]:
-        agent = _string(context.get("agent_id"))
+        agent = string(context.get("agent_id"))
         emitters = [emitter_iri(agent, keyid) for keyid in one.keyids or ((None,) if agent is not None else ())]
         for emitter, keyid in zip(emitters, one.keyids or (None,)):
             self.node(EMITTER_LABELS, emitter, {"agent_id": agent, "keyid": keyid})
@@ -120,7 +121,7 @@ class _Facts:
         self.relate("WAS_INFLUENCED_BY", record_iri(one.digest), key)
         for emitter in emitters:
             self.relate("WAS_ASSOCIATED_WITH", key, emitter)
-        chain, parent = one.chain or one.digest, _string(said.get("parent_action_id"))
+        chain, parent = one.chain or one.digest, string(said.get("parent_action_id"))
         told = self._named.get((one.digest, parent)) or self._named.get((chain, parent)) if parent is not None else None
         if told is not None:
             self.relate("WAS_INFORMED_BY", key, told)
@@ -129,7 +130,7 @@ class _Facts:
         for uri in _texts(said.get("evidence_refs")):
             self.node(REFERENCE_LABELS, reference_iri(uri), {"uri": uri})
             self.relate("WAS_INFLUENCED_BY", reference_iri(uri), key)
-        if (result := _string(said.get("result_digest"))) is not None:
+        if (result := string(said.get("result_digest"))) is not None:
             self.node(RESULT_LABELS, f"{key}/result", {"agent_run": run, "stated_digest": result})
             self.relate("WAS_GENERATED_BY", f"{key}/result", key)
         for other in action.alternates:
@@ -143,15 +144,15 @@ class _Facts:
         act = run_iri(run) if run is not None else None
         if only is not None:
             act = action_iri(one.digest, only.action_id, only.body)
-        for said in _objects(one.value.get("input_refs")) if act is not None else ():
+        for said in objects(one.value.get("input_refs")) if act is not None else ():
             if act is not None and (entity := self._reference(said)) is not None:
                 self.relate("USED", act, entity)
-        for said in _objects(one.value.get("output_refs")) if act is not None else ():
+        for said in objects(one.value.get("output_refs")) if act is not None else ():
             if act is not None and (entity := self._reference(said)) is not None:
                 self.relate("WAS_GENERATED_BY", entity, act)
 
     def _reference(self, said: Said) -> str | None:
-        uri, digest = _string(said.get("uri")), _string(said.get("digest"))
+        uri, digest = string(said.get("uri")), string(said.get("digest"))
         if uri is None:
             return None
         key = reference_iri(uri, digest)
@@ -190,24 +191,24 @@ def _action_row(one: StatedRecord, action: StatedAction, run: str | None) -> dic
         "action_id": action.action_id,
         "body_digest": action.body,
         "chain": one.chain,
-        "tool_name": _string(said.get("tool_name")),
-        "side_effect_class": _string(said.get("side_effect_class")),
-        "claimed_mode": _string(said.get("recording_mode")),
+        "tool_name": string(said.get("tool_name")),
+        "side_effect_class": string(said.get("side_effect_class")),
+        "claimed_mode": string(said.get("recording_mode")),
         "at_ns": _nanoseconds(said.get("timestamp_ms")),
-        "digest_in": _string(said.get("pre_state_digest")),
-        "digest_out": _string(said.get("post_state_digest")),
-        "digest_kind": _string(said.get("state_digest_kind")),
+        "digest_in": string(said.get("pre_state_digest")),
+        "digest_out": string(said.get("post_state_digest")),
+        "digest_kind": string(said.get("state_digest_kind")),
         "refs": _texts(said.get("evidence_refs")) or None,
     }
 
 
 def _traced(said: Said) -> dict[str, Value | None]:
-    return {name: _string(said.get(name)) for name in ("trace_id", "parent_trace_id")}
+    return {name: string(said.get(name)) for name in ("trace_id", "parent_trace_id")}
 
 
 def _link(said: Said) -> str | None:
     """Return the record that another names before it, where the link has the form of a digest."""
-    link = _string(said.get("prev_record_hash"))
+    link = string(said.get("prev_record_hash"))
     is_digest = link is not None and len(link) == _LINK_DIGITS and not link.strip("0123456789abcdef")
     return link if is_digest else None
 
@@ -220,16 +221,8 @@ def _nanoseconds(value: object) -> int | None:
     return found if -_INT64 <= found < _INT64 else None
 
 
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _object(value: object) -> Said:
     return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Said]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _texts(value: object) -> list[str]:

@@ -17,6 +17,7 @@ from provstore.errors import InputError
 from provstore.graph.action_facts import KINDS, action_block
 from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
+from provstore.graph.said import integer, string, tagged_integer
 from provstore.model import canonical, ids
 from provstore.model.block import Block, Column, Nodes, Relations, Value
 from provstore.model.canonical import Json
@@ -151,33 +152,33 @@ def _bundle_facts(envelope: bytes) -> dict[str, Value | None]:
     signature, predicate = _only(outer, "signatures"), _member(statement, "predicate")
     policy = _member(predicate, "policy")
     return {
-        "payload": _string(outer.get("payload")),
-        "payload_type": _string(outer.get("payloadType")),
+        "payload": string(outer.get("payload")),
+        "payload_type": string(outer.get("payloadType")),
         "payload_sha256": hashlib.sha256(payload).hexdigest(),
-        "sig": _string(signature.get("sig")),
-        "keyid": _string(signature.get("keyid")),
-        "store": _string(predicate.get("store")),
-        "epoch": _integer(predicate.get("epoch")),
-        "first": _integer(predicate.get("first")),
-        "size": _integer(predicate.get("size")),
-        "root": _string(predicate.get("root")),
-        "prev_sha256": _string(predicate.get("prev")),
+        "sig": string(signature.get("sig")),
+        "keyid": string(signature.get("keyid")),
+        "store": string(predicate.get("store")),
+        "epoch": integer(predicate.get("epoch")),
+        "first": integer(predicate.get("first")),
+        "size": integer(predicate.get("size")),
+        "root": string(predicate.get("root")),
+        "prev_sha256": string(predicate.get("prev")),
         "subject_sha256": _subject(statement),
         "closed": predicate.get("closed") is True,
-        "policy_digest": _string(policy.get("digest")),
-        "policy_mode": _string(policy.get("mode")),
-        "policy_reason": _string(policy.get("reason")),
-        "wall": _string(_member(predicate, "clock").get("wall")),
+        "policy_digest": string(policy.get("digest")),
+        "policy_mode": string(policy.get("mode")),
+        "policy_reason": string(policy.get("reason")),
+        "wall": string(_member(predicate, "clock").get("wall")),
     }
 
 
 def _record_row(said: dict[str, Any]) -> dict[str, Value]:
     """Return what a record's node shows of its text; a text that is no record shows nothing."""
     row: dict[str, Value | None] = {
-        "kind": _string(said.get("kind")),
-        "rank": _integer(said.get("rank")),
-        "rank_count": _integer(said.get("n")),
-        "at_ns": _tagged_integer(said.get("at")),
+        "kind": string(said.get("kind")),
+        "rank": integer(said.get("rank")),
+        "rank_count": integer(said.get("n")),
+        "at_ns": tagged_integer(said.get("at")),
     }
     if said.get("kind") in KINDS:
         # Their own nodes show the rest.
@@ -191,7 +192,7 @@ def _record_row(said: dict[str, Any]) -> dict[str, Value]:
     for name in ("name", "sha256", "keyid"):
         if isinstance(rest.get(name), str):
             row[name] = rest.pop(name)
-    if _integer(rest.get("step")) is not None:
+    if integer(rest.get("step")) is not None:
         row["step"] = rest.pop("step")
     left = {name: value for name, value in rest.items() if value is not None}
     row["extra"] = orjson.dumps(left, option=orjson.OPT_SORT_KEYS).decode() if left else None
@@ -201,14 +202,14 @@ def _record_row(said: dict[str, Any]) -> dict[str, Value]:
 def _ingest_row(rest: dict[str, Any]) -> dict[str, Value | None]:
     source, facts, policy = (_member(rest, name) for name in ("source", "facts", "policy"))
     row: dict[str, Value | None] = {
-        "journal_batch": _integer(rest.pop("batch", None)),
-        "sha256": _string(source.get("sha256")),
-        "size_bytes": _integer(source.get("size")),
+        "journal_batch": integer(rest.pop("batch", None)),
+        "sha256": string(source.get("sha256")),
+        "size_bytes": integer(source.get("size")),
         "reader": " ".join(str(source[name]) for name in ("reader", "version") if name in source) or None,
-        "facts_sha256": _string(facts.get("sha256")),
-        "facts_rows": _integer(facts.get("rows")),
-        "policy_mode": _string(policy.get("mode")),
-        "policy_reason": _string(policy.get("reason")),
+        "facts_sha256": string(facts.get("sha256")),
+        "facts_rows": integer(facts.get("rows")),
+        "policy_mode": string(policy.get("mode")),
+        "policy_reason": string(policy.get("reason")),
     }
     for name in ("source", "facts", "policy"):
         rest.pop(name, None)
@@ -246,7 +247,7 @@ def _only(said: dict[str, Any], name: str) -> dict[str, Any]:
 def _subject(statement: dict[str, Any]) -> str | None:
     subjects = statement.get("subject")
     first = subjects[0] if isinstance(subjects, list) and subjects and isinstance(subjects[0], dict) else {}
-    return _string(_member(first, "digest").get("sha256"))
+    return string(_member(first, "digest").get("sha256"))
 
 
 def _decoded(text: Json) -> bytes:
@@ -261,18 +262,3 @@ def _decoded(text: Json) -> bytes:
 def _text(data: bytes) -> str:
     """Return bytes as text; what is not UTF-8 is escaped, so that nothing is lost and nothing fails."""
     return data.decode("utf-8", errors="backslashreplace")
-
-
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _tagged_integer(value: object) -> int | None:
-    try:
-        return canonical.tagged_integer(value) if isinstance(value, str) else None
-    except InputError:
-        return None
