@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -98,9 +99,12 @@ def _report(error: BaseException, *, verbose: bool) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out, also where it did while a library was being loaded."""
+    """Return whether memory ran out, also where it did while a library was being loaded or a module compiled."""
+    if isinstance(error, SyntaxError):  # what the interpreter says of a sound file that it has no room to compile
+        return (error.filename or "").startswith(str(Path(__file__).parents[1]))
     while_loading = isinstance(error, ImportError) and "failed to map segment" in str(error)
-    return isinstance(error, MemoryError) or while_loading
+    untold = isinstance(error, SystemError) and "exception set" in str(error)  # nothing was left for the exception
+    return isinstance(error, MemoryError) or while_loading or untold
 
 
 def _complain(message: str, hint: str | None = None) -> None:

@@ -261,7 +261,9 @@ def _open(path: Path, *, writable: bool) -> kglite.KnowledgeGraph:
     except kglite.FileFormatError as error:
         raise StoreError(f"{path}: graph file: not readable here: {error}", hint=_REBUILD) from error
     except (kglite.KgError, OSError, ValueError, MemoryError) as error:
-        raise StoreError(f"{path}: graph file: cannot be opened: {error}", hint=_REBUILD) from error
+        lacks_memory = isinstance(error, MemoryError) or os.strerror(errno.ENOMEM) in str(error)
+        hint = None if lacks_memory else _REBUILD
+        raise StoreError(f"{path}: graph file: cannot be opened: {error}", hint=hint) from error
     return graph
 
 

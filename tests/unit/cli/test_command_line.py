@@ -275,6 +275,29 @@ def test_an_error_of_the_program_is_one_line_too_and_verbose_shows_where(command
     assert "Traceback" in command("--verbose", "diagnose", samples / "hang").err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        SystemError("error return without exception set"),
+        ImportError("libx.so: failed to map segment from shared object"),
+        SyntaxError("expected ':'", (str(Path(provstore.__file__).with_name("x.py")), 1, 1, None)),
+    ],
+)
+def test_the_ways_in_which_the_interpreter_says_that_memory_ran_out_are_one_answer(
+    command, samples, monkeypatch, error
+):
+    from provstore import api
+
+    def exhausted(*_, **__):
+        raise error
+
+    monkeypatch.setattr(api, "diagnose", exhausted)
+    answer = command("diagnose", samples / "hang")
+
+    assert (answer.code, answer.err) == (4, "provstore: out of memory: it could not be finished\n")
+
+
 def test_results_go_to_standard_output_alone(filled):
     assert filled("query", "lagging_ranks", "--param", "run=hang").err == ""
     assert filled("store", "check").err == ""
