@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format docs bench clean
+.PHONY: help demo test lint check format docs bench clean
 
 VENV := .venv
 RUN := $(VENV)/bin
@@ -23,12 +23,14 @@ demo: $(VENV)/.core ## Set up, then show the main job on shipped dumps of a real
 test: $(VENV)/.dev ## Set up everything, then run all tests
 	@$(RUN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-check: $(VENV)/.dev ## Format, lint, types, import contracts, docs commands
+lint: $(VENV)/.dev ## Format, lint, types, import contracts
 	@$(RUN)/ruff format --check .
 	@$(RUN)/ruff check .
 	@$(RUN)/mypy
 	@$(RUN)/lint-imports --no-cache
-	@$(RUN)/python -m pytest -q tests/docs tests/test_house.py
+
+check: lint ## Lint, and the tests of the docs and of the layout
+	@$(RUN)/python -m pytest -q -n 2 --dist loadfile tests/docs tests/test_house.py
 
 format: $(VENV)/.dev ## Rewrite the code in the one format
 	@$(RUN)/ruff format .
