@@ -63,17 +63,17 @@ class Belief:
 
 def belief(
     *,
-    public_keys: Sequence[str | Path],
-    trust_file: str | Path | None,
-    pin: str | None,
-    first_use: bool,
-    anchors: Iterable[str | Path],
-    state: str | Path | None,
-    at: str | None,
-    org: str,
-    allow: Sequence[str],
-    tsa: Sequence[str | Path],
-    outside: Iterable[Path],
+    public_keys: Sequence[str | Path] = (),
+    trust_file: str | Path | None = None,
+    pin: str | None = None,
+    first_use: bool = False,
+    anchors: Iterable[str | Path] = (),
+    state: str | Path | None = None,
+    at: str | None = None,
+    org: str = bundles.ORG,
+    allow: Sequence[str] = (),
+    tsa: Sequence[str | Path] = (),
+    outside: Iterable[Path] = (),
 ) -> Belief:
     """Return what a verification believes; ``provstore.belief`` documents it."""
     own = held.AnchorState(config.anchor_directory(state))

@@ -7,13 +7,16 @@ import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provstore import config
 from provstore.errors import StoreError
-from provstore.ingest.given import Progress
 from provstore.journal import Journal
 from provstore.model.report import StoreInfo
 from provstore.stores import GraphStore, open_store
+
+if TYPE_CHECKING:
+    from provstore.ingest.given import Progress
 
 GRAPH_FILE = "graph.kgl"
 _WRITER = re.compile(r"is being written by ((?:another )?process(?: [0-9]+)?)")

@@ -79,7 +79,8 @@ class StoredRun:
     def actions_of_rank(self, epoch: int, rank: int) -> Iterator[Action]:
         """Yield the actions of one rank in an epoch; those of others are passed over unread."""
         mark = b'"rank":%d,' % rank
-        lines = (line for frame in self.journal.evidence(self.run, self.attempt).frames() for line in frame.lines)
+        frames = self.journal.evidence(self.run, self.attempt).frames(mark)
+        lines = (line for frame in frames for line in frame.lines)
         for line in lines:
             if mark in line and line.startswith(OPENING):
                 action = recording.read_quickly(line)

@@ -49,12 +49,12 @@ def belief_of(
     Raises:
         ConfigError: What was given is no trust.
     """
-    from provstore import api
+    from provstore.api.believing import belief
 
     uri = config.store_uri(settings.store)
     own = [config.embedded_directory(uri), config.journal_directory(uri, settings.journal)]
     try:
-        return api.belief(
+        return belief(
             public_keys=public_keys or (),
             trust_file=trust,
             anchors=anchors or (),

@@ -16,7 +16,8 @@ from provstore.model import canonical
 from provstore.model.action import Action
 from provstore.model.evidence import EPOCH_BUNDLE, EPOCH_LINK, ESCALATION
 
-_BUNDLE, _LINK = b'"kind":"epoch-bundle"', b'"kind":"epoch-link"'
+_EPOCH = b'"kind":"epoch-'
+"""Stands in epoch bundles and in epoch links."""
 _MAX_TABLE_LINE = 1 << 20
 
 
@@ -161,10 +162,10 @@ def read_quickly(line: bytes) -> Action:
 def _bundles(journal: Journal, run: str, attempt: int) -> list[StoredBundle]:
     found: list[StoredBundle] = []
     links: dict[str, dict[str, Any]] = {}
-    for frame in journal.evidence(run, attempt).frames():
+    for frame in journal.evidence(run, attempt).frames(_EPOCH):
         for at, line in enumerate(frame.lines):
             # Nearly all lines are actions, which are passed over at once.
-            if line.startswith(action_records.OPENING) or (_BUNDLE not in line and _LINK not in line):
+            if line.startswith(action_records.OPENING) or _EPOCH not in line:
                 continue
             said = records.parse(line)
             if said["kind"] == EPOCH_BUNDLE:

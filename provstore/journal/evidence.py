@@ -7,6 +7,7 @@ signed note, each on a line of its own up to the note. The heads are not signed:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -124,23 +125,27 @@ def index(directory: Path, entries: Sequence[Entry]) -> dict[Scope, ScopeIndex]:
     """Return where the evidence about each attempt lies; frames that are not understood are left out."""
     found: dict[Scope, ScopeIndex] = {}
     for entry, payload in segments.payloads(directory, entries):
-        try:
-            frame = parse(entry, payload)
-        except StoreError:
-            continue
-        add(found, entry, frame)
+        with contextlib.suppress(InputError, KeyError, TypeError, ValueError):
+            add(found, entry, payload)
     return found
 
 
-def add(known: dict[Scope, ScopeIndex], entry: Entry, frame: RecordFrame | BundleFrame) -> None:
-    """Note one more frame."""
-    at = known.setdefault((frame.run, frame.attempt), ScopeIndex())
-    at.entries.append(entry)
-    if isinstance(frame, RecordFrame):
-        at.records = max(at.records, frame.first + len(frame.lines))
-        at.is_closed = at.is_closed or frame.closes
+def add(known: dict[Scope, ScopeIndex], entry: Entry, payload: bytes) -> None:
+    """Note one more frame, of which only the head is looked into.
+
+    Raises:
+        InputError, KeyError, TypeError, ValueError: It is not of a shape that is known here.
+    """
+    if entry.type == frames.RECORDS:
+        head, _ = _records_head(payload)
+        at = known.setdefault((head["run"], head["attempt"]), ScopeIndex())
+        at.records = max(at.records, head["first"] + head["rows"])
+        at.is_closed = at.is_closed or head["closes"] is True
     else:
+        frame = _bundle(payload, entry, "")
+        at = known.setdefault((frame.run, frame.attempt), ScopeIndex())
         at.bundles += 1
+    at.entries.append(entry)
 
 
 class JournalEvidence:
@@ -171,9 +176,13 @@ class JournalEvidence:
                 for at, line in enumerate(frame.lines):
                     yield RecordAt(frame.first + at, line, f"{frame.where} line {at + 2}")
 
-    def frames(self) -> Iterator[RecordFrame]:
-        """Yield the frames of records in the order in which they were acknowledged."""
-        for frame in self._frames(frames.RECORDS):
+    def frames(self, *marks: bytes) -> Iterator[RecordFrame]:
+        """Yield the frames of records in the order in which they were acknowledged.
+
+        Args:
+            marks: Only frames that hold one of these bytes somewhere: most need not be taken apart.
+        """
+        for frame in self._frames(frames.RECORDS, marks):
             if isinstance(frame, RecordFrame):
                 yield frame
 
@@ -207,21 +216,28 @@ class JournalEvidence:
         tail = (expected, sum(number < min(at_end) for number in bundles)) if at_end else None
         return Lost(tuple(records), tail, frozenset(gone))
 
-    def _frames(self, kind: int) -> Iterator[RecordFrame | BundleFrame]:
+    def _frames(self, kind: int, marks: Sequence[bytes] = ()) -> Iterator[RecordFrame | BundleFrame]:
         wanted = [entry for entry in self._entries if entry.type == kind]
         for entry, payload in segments.payloads(self._directory, wanted):
-            yield parse(entry, payload)
+            if not marks or any(mark in payload for mark in marks):
+                yield parse(entry, payload)
 
 
 def _records(payload: bytes, entry: Entry, where: str) -> RecordFrame:
-    first, *lines = payload.split(b"\n")
-    head = _head(first, "records", max_bytes=frames.MAX_PAYLOAD_BYTES)
-    heads = tuple(map(_rank_head, head["heads"]))
-    if head["rows"] != len(lines) or not isinstance(head["first"], int) or head["first"] < 0:
-        raise InputError(f"{len(lines)} records, its head says {head['rows']} from {head['first']}")
+    head, heads = _records_head(payload)
+    lines = tuple(payload.split(b"\n")[1:])
     return RecordFrame(
-        head["run"], head["attempt"], head["first"], tuple(lines), heads, head["closes"] is True, entry.jseq, where
+        head["run"], head["attempt"], head["first"], lines, heads, head["closes"] is True, entry.jseq, where
     )
+
+
+def _records_head(payload: bytes) -> tuple[dict[str, Any], tuple[RankHead, ...]]:
+    """Return what the head of a frame of records says, held against the number of its lines."""
+    head = _head(payload.partition(b"\n")[0], "records", max_bytes=frames.MAX_PAYLOAD_BYTES)
+    heads, rows = tuple(map(_rank_head, head["heads"])), payload.count(b"\n")
+    if head["rows"] != rows or not isinstance(head["first"], int) or head["first"] < 0:
+        raise InputError(f"{rows} records, its head says {head['rows']} from {head['first']}")
+    return head, heads
 
 
 def _rank_head(said: Any) -> RankHead:

@@ -294,7 +294,7 @@ class Journal:
             self._note_full(output, error.__cause__, *refused)
             raise
         self._evidence_entries.append(entry)
-        evidence.add(known, entry, evidence.parse(entry, payload))
+        evidence.add(known, entry, payload)
         return entry
 
     def _known_evidence(self) -> dict[Scope, ScopeIndex]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from provstore.errors import ConfigError
-from provstore.evidence.aep import schema
 from provstore.evidence.replay import plan as plans
 from provstore.evidence.replay.epoch import PRESENT
 from provstore.evidence.replay.plan import RestorePlan
@@ -132,6 +131,8 @@ def require_valid(kind: str, document: Mapping[str, object]) -> bool:
     Raises:
         ConfigError: It does not fit.
     """
+    from provstore.evidence.aep import schema
+
     found = schema.errors(kind, dict(document))
     if found:
         raise ConfigError(f"{kind}: {'; '.join(found)}")
