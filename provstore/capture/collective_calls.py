@@ -257,9 +257,6 @@ class CallHooks:
         if not call.outputs:
             self._guard(self._listener.done, call)
             return
-        if call.parts > 1:
-            self._guard(self._listener.lost, call, f"{call.group.backend} makes one call of each of its inputs")
-            return
         future, _ = tried(args.work.get_future)
         if future is not None:
             future.then(lambda done: self._guard(self._when_done, call, done.value))

@@ -47,7 +47,8 @@ def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Va
     """
     op, backend, group = text(said, "op"), _backend(said), text(said, "group")
     ordinal, seq, op_id = count(said, "ordinal"), count_or_none(said, "seq"), count_or_none(said, "op_id")
-    chain = f"{_component(backend)}/{group}/"
+    chain = base = f"{_component(backend)}/{group}/"
+    first = count_or_none(said, "part_of")
     if said.get("channel") in {"send", "recv"}:
         chain += f"p2p/{rank}/{op_id if op_id is not None else f's{seq}'}"
         action_id = chain
@@ -79,6 +80,8 @@ def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Va
         dtypes_out=texts(said, "dtypes_out"),
         reduce_op=text_or_none(said, "reduce_op"),
         root=count_or_none(said, "root"),
+        # Of a call that the backend makes several of: its tensors are those of the first.
+        extra={} if first is None else {"part_of": f"{base}{first}/{rank}"},
         **demanded(said, op),
     )
 

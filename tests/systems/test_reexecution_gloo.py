@@ -87,8 +87,8 @@ def test_what_was_recorded_of_a_live_job_is_recomputed_bit_for_bit(folder: Path)
         found = list(recomputed(stored_run(journal, "job"), 0))
     assert {one.verdict.name for one in found} == {"exact"}
     assert {one.op for one in found} >= {
-        "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor",
-        "broadcast", "reduce", "gather", "scatter", "all_to_all", "all_to_all_single",
+        "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_into_tensor", "reduce_scatter",
+        "reduce_scatter_tensor", "broadcast", "reduce", "gather", "scatter", "all_to_all", "all_to_all_single",
     }  # fmt: skip
     assert {one.verdict.order for one in found} == {"gloo-ring", "order-free", "copy"}
     sampled = [one.verdict for one in found if not one.verdict.is_whole]

@@ -176,7 +176,7 @@ def _all_gather(instance: Instance) -> Iterator[Part]:
 
 
 def _gathered(instance: Instance, rank: int) -> Iterator[Part]:
-    """In the list form each rank fills one output, else each output holds the ranks' tensors one after the other."""
+    """In the list form each rank fills outputs of its own, else each output holds the ranks' tensors in turn."""
     got, ranks = instance.outputs[rank].tensors, len(instance.members)
     given = len(instance.inputs[instance.members[0]].tensors)
     is_list = len(got) == given * ranks and not (ranks > 1 and len(got) == given)
@@ -187,7 +187,7 @@ def _gathered(instance: Instance, rank: int) -> Iterator[Part]:
             count = mine[tensor].count if tensor < len(mine) else 0
             vector = Vector((source,), (tensor,), is_reduced=False)
             if is_list:
-                yield Part(rank, tensor * ranks + place, 0, count, vector, 0)
+                yield Part(rank, place * given + tensor, 0, count, vector, 0)
             elif tensor < len(got):
                 yield Part(rank, tensor, first, count, vector, 0)
                 first += count

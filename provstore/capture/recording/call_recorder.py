@@ -45,6 +45,8 @@ class Recorded:
     carries: list[str] = field(default_factory=list)
     line: dict[str, Any] = field(default_factory=dict)
     entry: Entry | None = None
+    further: list[tuple[dict[str, Any], Entry]] = field(default_factory=list)
+    """Line and entry of each part after the first, where the backend makes several calls of one."""
     is_done: bool = False
 
 
@@ -112,7 +114,7 @@ class CallRecorder:
             if part == 0:
                 recorded.line, recorded.entry = line, entry
             else:
-                entry.line = self._unfinished(line, recorded)
+                recorded.further.append((line, entry))
             self._outbox.add(entry)
         for name in recorded.carries:
             self._carried(name, names.action_id(call, self._rank))
@@ -221,6 +223,8 @@ class CallRecorder:
     def _complete(self, recorded: Recorded) -> None:
         if recorded.entry is not None:
             recorded.entry.line = self._finished(recorded.line, recorded)
+        for line, entry in recorded.further:
+            entry.line = self._finished(line, recorded)
 
     def _late(self, recorded: Recorded) -> None:
         """Write what the ring held of a call: its line again, labelled as before, with the content that was kept."""
@@ -250,6 +254,7 @@ class CallRecorder:
             "side": names.side_of(call),
             "reduce_op": recorded.reduce_op,
             "parts": call.parts if call.parts > 1 else None,
+            "part_of": call.seq if part else None,
         }
         return {name: value for name, value in said.items() if value is not None or name == "epoch"}
 
@@ -257,7 +262,9 @@ class CallRecorder:
         content, policy = recorded.content, recorded.judged.policy
         mode = content.mode(policy.mode)
         shortfall = sorted(content.shortfall) if mode != policy.mode or _lacks_flag(content) else []
-        return line | recorded.judged.members() | {"mode": mode, "shortfall": shortfall} | content.members()
+        # The tensors of a call stand in the line of its first part.
+        kept = content.members() if "part_of" not in line else {}
+        return line | recorded.judged.members() | {"mode": mode, "shortfall": shortfall} | kept
 
     def _unfinished(self, line: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
         """Return the line of a call whose content never came: what is known without it."""

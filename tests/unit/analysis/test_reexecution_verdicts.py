@@ -211,3 +211,12 @@ def test_an_overflow_that_depends_on_the_order_is_no_mismatch() -> None:
     inputs = [floats(largest), floats(largest), floats(-largest)]
     assert recompute(all_reduce(inputs, [floats(math.inf)] * 3)).name != "mismatch"
     assert recompute(all_reduce([floats(1)] * 3, [floats(math.inf)] * 3)).name == "mismatch"
+
+
+def test_several_tensors_gathered_in_lists_come_rank_by_rank() -> None:
+    given = {0: side(floats(1), floats(2)), 1: side(floats(3), floats(4))}
+    got = side(floats(1), floats(2), floats(3), floats(4))
+    instance = Instance("all_gather_coalesced", (0, 1), given, {0: got, 1: got})
+    assert recompute(instance).name == "exact"
+    swapped = side(floats(1), floats(3), floats(2), floats(4))
+    assert recompute(replace(instance, outputs={0: swapped, 1: swapped})).name == "mismatch"
