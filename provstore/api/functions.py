@@ -112,15 +112,20 @@ def belief(
     )
 
 
-def verify(*paths: str | Path, belief: Belief) -> tuple[Verification, ...]:
+def verify(*paths: str | Path, belief: Belief, blobs: bool = True) -> tuple[Verification, ...]:
     """Verify exported evidence, one answer a directory or file; no store is needed.
+
+    Args:
+        paths: Directories or files.
+        belief: Whose signatures count; ``provstore.belief()`` makes one.
+        blobs: Look at the bytes that bundles name by their SHA-256, where a directory carries them as ``blobs/``.
 
     Raises:
         InputError: A directory holds no exported evidence, or a file cannot be read.
     """
-    from provstore.api.verifying import verify_files
+    from provstore.api.verifying_exports import verify_files
 
-    return verify_files(map(Path, paths), belief)
+    return verify_files(map(Path, paths), belief, blobs=blobs)
 
 
 def diagnose(

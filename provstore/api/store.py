@@ -207,6 +207,7 @@ class Store:
         belief: Belief,
         source: str = "both",
         refresh: bool = True,
+        blobs: bool = True,
         progress: Progress | None = None,
     ) -> tuple[Verification, ...]:
         """Verify signatures, records, chain, journal and graph; return one answer an attempt.
@@ -217,6 +218,7 @@ class Store:
             belief: Whose signatures count, and the anchors held before; ``provstore.belief()`` makes one.
             source: ``both``, ``journal`` or ``graph``: whose bytes are judged.
             refresh: Keep the newest checkpoint as the next anchor when nothing is wrong.
+            blobs: Look at the bytes that bundles name by their SHA-256, too: statistics, snapshots, random states.
             progress: Called with (done, total, what).
 
         Raises:
@@ -227,10 +229,10 @@ class Store:
 
         if self._signing is not None:
             self._signing.show()
-        places = (self.uri, self._journal_directory, self._late)
+        places, asked = (self.uri, self._journal_directory, self._late), (run, attempt)
         return verify_store(
-            self._journal, self._graph, places, belief, source, (run, attempt), refresh=refresh, progress=progress
-        )
+            self._journal, self._graph, places, belief, source, asked, refresh=refresh, progress=progress, blobs=blobs
+        )  # fmt: skip
 
     def forget_anchors(self, run: str | None = None, attempt: int | None = None, *, belief: Belief) -> int:
         """Forget the verifier's own anchors of these runs, which is logged; return how many there were."""

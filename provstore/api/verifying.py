@@ -1,10 +1,10 @@
-"""Verifying a store or exported files: bytes against signatures, graph against bytes, both against held anchors."""
+"""Verifying a store: bytes against signatures, graph against bytes, both against held anchors."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,20 +21,22 @@ from provstore.api.signing import fitting
 from provstore.errors import ConfigError
 from provstore.evidence import anchors as held
 from provstore.evidence import checkpoint
-from provstore.evidence.files import ExportedEvidence
 from provstore.evidence.trust import file as trust_file
-from provstore.evidence.verify.file import verify_file
-from provstore.evidence.verify.folder import verify_folder
+from provstore.evidence.verify.blobs import BlobCheck, check_blobs
 from provstore.evidence.verify.org import require_org
 from provstore.evidence.verify.walk import Checked, verify
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal, JournalEvidence
+from provstore.journal.check import check as check_journal
+from provstore.journal.kept import KeptBytes
 from provstore.model.evidence import EvidenceLog
 from provstore.model.lost import Lost
 from provstore.model.verification import (
+    BLOBS_LEFT_OUT,
     FACTS_NOT_COMPARED,
     FAULT,
     NOT_CHECKED,
+    OK,
     SHARED_GRAPH,
     UNKNOWN,
     UNPROVEN,
@@ -73,6 +75,8 @@ class StoreVerifier:
         source: ``both``, ``journal`` or ``graph``: whose bytes are judged.
         may_share: The graph is on a server, which other journals may fill as well.
         late: Why the graph lacks something of the journal, in words.
+        blobs: Look at the bytes that bundles name by their SHA-256.
+        progress: Called with (done, total, what) while these are read.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class StoreVerifier:
         *,
         may_share: bool,
         late: str = "",
+        blobs: bool = True,
+        progress: Progress | None = None,
     ) -> None:
         if source not in SOURCES:
             raise ConfigError(f"{source}: --source: not known; known are {', '.join(SOURCES)}")
@@ -98,6 +104,7 @@ class StoreVerifier:
         self._elsewhere: dict[tuple[str, int], list[int]] | None = None
         self._signed_batches: dict[tuple[str, int], frozenset[int]] = {}
         self._may_share, self._late = may_share, late
+        self._looks_at_blobs, self._progress = blobs, progress
 
     @functools.cached_property
     def _recorded(self) -> frozenset[tuple[str, int]]:
@@ -137,11 +144,14 @@ class StoreVerifier:
         log = self._journal.evidence(scope.run, scope.attempt) if is_here else self._nothing(scope)
         if self._source != "graph":
             checked.append(self._checked(log, anchors, "journal", self._lost(log)))
-            compared = self._compared(log)
+            compared, kept = self._compared(log), self._blobs(pair, checked[0])
             problems = (replace(one, run=scope.run, attempt=scope.attempt) for one in self._of_journal())
-            findings += [*compared.findings, *problems]
+            findings += [*compared.findings, *problems, *(kept.findings if kept else ())]
             counts |= {"batches": compared.covered + compared.unsigned, "batches_unsigned": compared.unsigned}
+            counts |= {"blobs": kept.blobs if kept else 0}
             axes["journal"] = state(findings)
+            if kept is None and axes["journal"] == OK:
+                axes["journal"] = NOT_CHECKED
             if any(one.code == "after-close" for one in findings):
                 axes["closing"] = FAULT
         elif not is_here:
@@ -160,7 +170,7 @@ class StoreVerifier:
             findings, axes["anchor"] = [*findings, *unused], UNPROVEN
         answer = merged(pair, checked, findings, axes, counts)
         inputs = self._belief.inputs(self._source, anchors)
-        limits = (*self._limits(), *answer.limits)
+        limits = (*self._limits(checked), *answer.limits)
         return replace(answer, inputs=inputs, limits=limits, allowed=self._belief.allow), checked[0].head_note
 
     def _stored(self, scope: Scope) -> GraphEvidence:
@@ -173,11 +183,20 @@ class StoreVerifier:
             log.run, log.attempt, batches, log.records(), journal.batch_fault, cause_of, is_partial=is_partial
         )  # fmt: skip
 
-    def _limits(self) -> list[str]:
+    def _blobs(self, pair: tuple[str, int], checked: Checked) -> BlobCheck | None:
+        """Return what looking at blobs gave; ``None`` where there are some and they are left out."""
+        if checked.named and not self._looks_at_blobs:
+            return None
+        return check_blobs(pair, checked.named, KeptBytes(self._journal.directory), self._progress)
+
+    def _limits(self, checked: Sequence[Checked]) -> list[str]:
         """Return in the fixed words what the asked source, or a shared graph, cannot show."""
         if self._source == "graph":
             return [FACTS_NOT_COMPARED]
-        return [SHARED_GRAPH] if self._source == "both" and self._may_share and is_shared(self._graph) else []
+        count = 0 if self._looks_at_blobs else sum(len(one.blobs) for one in checked[0].named)
+        left_out = [BLOBS_LEFT_OUT.format(blobs=count)] if count else []
+        is_told = self._source == "both" and self._may_share and is_shared(self._graph)
+        return [*left_out, SHARED_GRAPH] if is_told else left_out
 
     def _checked(
         self, log: EvidenceLog, anchors: Sequence[held.Anchor], source: str, lost: Lost = _NOTHING_LOST
@@ -198,7 +217,8 @@ class StoreVerifier:
     def _of_journal(self) -> list[EvidenceFinding]:
         """Return the faults of the journal's files, which concern every run."""
         if self._problems is None:
-            losing = [found for found in self._journal.check() if found.is_loss]
+            # Bytes that records name are looked at with the records, by run: see _blobs.
+            losing = [found for found in check_journal(self._journal.directory, kept=False) if found.is_loss]
             self._problems = [finding_of(found) for found in losing]
             self._losses = [loss_of(found) for found in losing]
             if (gone := lost(self._graph, self._journal)) is not None:
@@ -285,10 +305,12 @@ def verify_store(
     *,
     refresh: bool,
     progress: Progress | None,
+    blobs: bool = True,
 ) -> tuple[Verification, ...]:
     """Return what can be said of the attempts of an open store.
 
-    ``places`` are its address, its journal, and why the graph lacks something of it.
+    ``places`` are its address, its journal, and why the graph lacks something of it; ``blobs``: look at the bytes that
+    bundles name by their SHA-256.
     """
     uri, directory, late = places
     own = config.embedded_directory(uri) or directory
@@ -297,7 +319,9 @@ def verify_store(
         trust_file.require_outside(belief.trust_path, directory)
     may_share = config.embedded_directory(uri) is None and not uri.startswith("memory:")
     place = str(directory.resolve())
-    verifier = StoreVerifier(journal, graph, place, own, belief, source, may_share=may_share, late=late)
+    verifier = StoreVerifier(
+        journal, graph, place, own, belief, source, may_share=may_share, late=late, blobs=blobs, progress=progress
+    )  # fmt: skip
     scopes = verifier.scopes(*asked)
     if not scopes:
         fitting((), uri, *asked)
@@ -307,7 +331,7 @@ def verify_store(
         answers.append(verifier.verify(scope, refresh=refresh))
         if progress:
             progress(at + 1, len(scopes), "verifying")
-    return _with_remarks(answers, belief, verifier.anchors.used)
+    return with_remarks(answers, belief, verifier.anchors.used)
 
 
 def forget(journal: Journal, belief: Belief, run: str | None, attempt: int | None) -> int:
@@ -328,43 +352,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def verify_files(paths: Iterable[Path], belief: Belief) -> tuple[Verification, ...]:
-    """Return what can be said of exported evidence, one answer a directory or file.
-
-    Raises:
-        InputError: A directory holds no exported evidence.
-        TrustError: The trust file lies inside a directory that it would judge.
-    """
-    answers: list[Verification] = []
-    used: set[held.Anchor] = set()
-    for path in paths:
-        if path.is_file():
-            alone = verify_file(path, belief.trust, belief.at)
-            inputs = {**belief.inputs("file", ()), "path": str(path)}
-            answers.append(replace(alone, inputs=inputs, allowed=belief.allow))
-        else:
-            answers.append(_of_folder(path, belief, used))
-    return _with_remarks(answers, belief, used)
-
-
-def _of_folder(path: Path, belief: Belief, used: set[held.Anchor]) -> Verification:
-    if belief.trust_path is not None and path.is_dir():
-        trust_file.require_outside(belief.trust_path, path)
-    log, choice = ExportedEvidence(path), AnchorChoice(belief, path, used)
-    origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
-    anchors, not_used = choice.of(origin, log.run), choice.findings(origin, (log.run, log.attempt))
-    require_org([log], belief.trust, belief.org)
-    checked = verify(log, belief.trust, anchors, at=belief.at, org=belief.org, source="files", within=path)
-    checked, not_read = verify_folder(log, checked, belief.trust, belief.org)
-    findings = [] if _has_other_records(checked) else list(_moved(log))
-    axes = {"graph": NOT_CHECKED, "journal": NOT_CHECKED} | ({"tree": FAULT} if findings else {})
-    axes |= {"anchor": UNPROVEN} if not_used else {}
-    answer = merged((log.run, log.attempt), [checked], [*findings, *not_used], axes, {})
-    inputs = {**belief.inputs("files", anchors), "path": str(path), "not_read": list(not_read)}
-    return replace(answer, inputs=inputs, allowed=belief.allow)
-
-
-def _with_remarks(
+def with_remarks(
     answers: Sequence[Verification], belief: Belief, used: Collection[held.Anchor]
 ) -> tuple[Verification, ...]:
     """Return the answers; the last one says which of the given anchors none of them used."""
@@ -372,18 +360,6 @@ def _with_remarks(
     if not told or not answers:
         return tuple(answers)
     return (*answers[:-1], replace(answers[-1], limits=(*answers[-1].limits, *told)))
-
-
-def _has_other_records(checked: Checked) -> bool:
-    """Return whether the records were found to differ already, or could not be read."""
-    return any(one.code in {"subject-mismatch", "rows-missing", "check-unfinished"} for one in checked.findings)
-
-
-def _moved(log: ExportedEvidence) -> Iterator[EvidenceFinding]:
-    """Yield the files whose lines are all signed, yet in another epoch: whoever reads one by itself is misled."""
-    for number, name in log.moved():
-        text = f"{name} is not the file that its bundle signs: records stand in the file of another epoch."
-        yield EvidenceFinding(log.run, log.attempt, number, None, "subject-mismatch", name, text)
 
 
 def _unfinished(scope: Scope, late: str) -> EvidenceFinding:

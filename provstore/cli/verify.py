@@ -81,6 +81,10 @@ def verify(  # noqa: PLR0913 - each argument is an option
     keep_anchor: Annotated[
         bool, typer.Option("--keep-anchor/--no-keep-anchor", help="Keep the newest checkpoint as your next anchor.")
     ] = True,
+    blobs: Annotated[
+        bool,
+        typer.Option("--blobs/--no-blobs", help="Read the bytes that bundles name: statistics, snapshots, states."),
+    ] = True,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Judge keys at this moment, ISO 8601 in UTC.")] = None,
     org: Annotated[str, typer.Option(metavar="NAME", help="First part of the origin of checkpoints.")] = "provstore",
     allow: Annotated[
@@ -135,7 +139,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
         outside=() if folders else _places(settings),
     )
     if folders:
-        answers = api.verify(*folders, belief=belief)
+        answers = api.verify(*folders, belief=belief, blobs=blobs)
     else:
         with opened(settings) as store, screen.progress("verifying") as progress:
             if reset_anchor:
@@ -146,6 +150,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
                 belief=belief,
                 source=source,
                 refresh=keep_anchor,
+                blobs=blobs,
                 progress=progress,
             )
 

@@ -114,7 +114,7 @@ def read_source(path: Path, digest: str, size_bytes: int) -> bytes:
     Raises:
         StoreError: It is missing or altered.
     """
-    data = b"".join(_unpack(path, size_bytes))
+    data = b"".join(unpack(path, size_bytes))
     if hashlib.sha256(data).hexdigest() != digest:
         raise StoreError(f"journal: {path}: payload altered: its digest is not its name")
     return data
@@ -142,7 +142,7 @@ def source_fault(path: Path, digest: str, size_bytes: int | None = None) -> str 
         return "altered"
     found = hashlib.sha256()
     try:
-        for piece in _unpack(path, size_bytes):
+        for piece in unpack(path, size_bytes):
             found.update(piece)
     except StoreError:
         return "altered"
@@ -171,7 +171,12 @@ def _pieces(source: Path) -> Iterator[bytes]:
         raise InputError(f"{source}: content: cannot be read: {error.strerror}") from error
 
 
-def _unpack(path: Path, size_bytes: int | None) -> Iterator[bytes]:
+def unpack(path: Path, size_bytes: int | None) -> Iterator[bytes]:
+    """Yield the bytes of a source blob in pieces, never more than ``size_bytes`` of them.
+
+    Raises:
+        StoreError: It is missing, longer, or cannot be unpacked.
+    """
     import pyarrow as pa
 
     left = size_bytes

@@ -18,8 +18,12 @@ from provstore.model import canonical
 from provstore.model.evidence import EPOCH_BUNDLE, EPOCH_LINK
 
 
-def check(directory: Path) -> list[Problem]:
+def check(directory: Path, *, kept: bool = True) -> list[Problem]:
     """Return everything that is wrong with the journal in ``directory``, worst first.
+
+    Args:
+        directory: Of the journal.
+        kept: Look at the bytes that records name by their SHA-256, too.
 
     Raises:
         StoreError: There is no journal, or nothing tells its id.
@@ -27,14 +31,14 @@ def check(directory: Path) -> list[Problem]:
     """
     found = scan(directory)
     named: dict[Path, str | None] = {}
-    all_found = [*found.problems, *_payloads(found, named)]
-    if any(problem.is_loss for problem in all_found):
+    all_found = [*found.problems, *_payloads(found, named, kept=kept)]
+    if kept and any(problem.is_loss for problem in all_found):
         # Elsewhere such a file is only what a batch that was never acknowledged left behind.
         all_found += _unnamed(directory, named)
     return sorted(all_found, key=lambda problem: not problem.is_loss)
 
 
-def _payloads(found: Scan, named: dict[Path, str | None]) -> Iterator[Problem]:
+def _payloads(found: Scan, named: dict[Path, str | None], *, kept: bool) -> Iterator[Problem]:
     """Yield missing and altered payloads; every blob that a frame names is noted in ``named``."""
     for entry in found.facts():
         try:
@@ -52,7 +56,7 @@ def _payloads(found: Scan, named: dict[Path, str | None]) -> Iterator[Problem]:
         except StoreError as error:
             yield of_frame(entry, error)
             continue
-        for path, what, fault in _kept_faults(found.directory, frame, named):
+        for path, what, fault in _kept_faults(found.directory, frame, named) if kept else ():
             code = PAYLOAD_MISSING if fault == "missing" else PAYLOAD_WRONG
             text = f"{what} that frame {entry.jseq} names: {fault}"
             yield Problem(code, str(path.relative_to(found.directory)), text, True, None, entry.jseq, entry.jseq)

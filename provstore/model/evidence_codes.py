@@ -77,10 +77,10 @@ EVIDENCE = (
     ),
     Code(
         "subject-mismatch",
-        "The records of an epoch are not those that were signed",
+        "Records, or bytes that they name, are not those that were signed",
         "error",
-        "The SHA-256 of the epoch's record lines is not the one in its bundle.",
-        "Look at the records that the other findings name.",
+        "The SHA-256 of the epoch's record lines, or of a blob that a bundle names, is not the signed one.",
+        "Look at the records that the other findings name; put the named blob back from a copy.",
     ),
     Code(
         "wrong-run",
@@ -261,7 +261,7 @@ EVIDENCE = (
         "journal-damaged",
         "Bytes of the journal are damaged",
         "error",
-        "A checksum fails: an accident of the disk, or a careless change.",
+        "A checksum fails, or bytes that a record names are gone: an accident of the disk, or a careless change.",
         "provstore store check names the place; what is readable is kept.",
     ),
     Code(

@@ -27,3 +27,7 @@ class Lost:
     def __bool__(self) -> bool:
         """Return whether anything of this attempt can be gone."""
         return bool(self.has_records or self.bundles)
+
+
+MISSING, CUT_OFF, ALTERED, UNREADABLE = "missing", "cut off", "altered", "unreadable"
+"""What can be wrong with bytes that are named by their SHA-256."""

@@ -41,6 +41,13 @@ NEVER_CLOSED = "Run never closed: nobody has signed that these are all its recor
 FACTS_NOT_COMPARED = (
     "From the graph alone: the facts that were read from files were not compared; that takes the journal."
 )
+BLOBS_LEFT_OUT = (
+    "Blobs were left out: the bytes of the {blobs} blobs that bundles name by their SHA-256 were not looked at."
+)
+BLOBS_NOT_HERE = (
+    "Blobs are not here: the bytes of the {blobs} blobs that bundles name by their SHA-256 were not looked at; the "
+    "journal holds them."
+)
 SHARED_GRAPH = "Several journals share this graph: what belongs to no run of this one was not compared."
 REVOKED = "Unproven: the key is revoked since {since} and nothing shows that this signature is older."
 ASSERTED = "Asserted by rank {rank} with key {keyid}"

@@ -13,6 +13,7 @@ from provstore.evidence.actions import OPENING
 from provstore.evidence.recorded_modes import WeakestMode
 from provstore.evidence.statement import NO_POLICY, Policy
 from provstore.evidence.verify.actions import Modes, quick_action_reader
+from provstore.evidence.verify.blobs import Namings
 from provstore.evidence.verify.clock import WallClock
 from provstore.evidence.verify.digests import Digests
 from provstore.evidence.verify.findings import KEY, TREE, Notes
@@ -20,6 +21,8 @@ from provstore.evidence.verify.records import Fields, fields, guess, quick_diges
 from provstore.model.evidence import (
     ACTION,
     DIGEST,
+    EPOCH_BUNDLE,
+    EPOCH_LINK,
     INGEST,
     KEY_ROTATION,
     POLICY,
@@ -70,6 +73,8 @@ class Content:
     rotations: list[tuple[int, str, str]] = field(default_factory=list)
     """Index, old key and where, of every announced rotation."""
     digests: Digests = field(default_factory=Digests)
+    namings: Namings = field(default_factory=Namings)
+    """The blobs that records name."""
     policy: Policy = NO_POLICY
     """Of the latest policy record."""
     modes: dict[tuple[int, int], WeakestMode] = field(default_factory=dict)
@@ -148,6 +153,8 @@ class Content:
             self.notes.add(
                 "cap-exceeded", "more shared digests wait for a rank than are compared at once.", axis="chain"
             )  # fmt: skip
+        if self.namings.is_full:
+            self.notes.add("cap-exceeded", "more blobs are named than are looked at.", axis="journal")
 
     def _end(self, chunk: Sequence[RecordAt], first: int) -> None:
         if self.closed_at is not None and chunk:
@@ -196,6 +203,8 @@ class Content:
                 epoch.action(said["recording_mode"], training["policy_mode"], training["policy_reason"])
         elif kind == DIGEST:
             self.digests.take(said, seq)
+        elif kind in {EPOCH_BUNDLE, EPOCH_LINK}:
+            self.namings.take(said, seq, self.epoch_of(seq), record.where)
         elif kind == RANK_CERTIFICATE:
             self._certificate(said, record, seq)
         elif kind == KEY_ROTATION:

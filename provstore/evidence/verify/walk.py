@@ -14,6 +14,7 @@ from provstore.evidence.anchors import Anchor
 from provstore.evidence.moments import nanoseconds
 from provstore.evidence.trust.keys import Trust
 from provstore.evidence.verify.anchors import AnchorCheck, concerning
+from provstore.evidence.verify.blobs import Naming
 from provstore.evidence.verify.bundles import BundleWalk, Chain, Expected, Signed
 from provstore.evidence.verify.clock import WallClock
 from provstore.evidence.verify.compare import Comparison, judge_end
@@ -50,6 +51,8 @@ class Checked:
     """The newest checkpoint, when it holds for the records here: fit to be the next anchor."""
     source: str
     """Which bytes were judged."""
+    named: tuple[Naming, ...] = ()
+    """Records that name blobs, which this walk does not look at."""
 
 
 def verify(
@@ -133,6 +136,7 @@ class _Run:
             leaves_seen=tree.here,
             head_note=_head_note(chain, tree),
             source=source,
+            named=content.namings.found(),
         )
 
     def _limits(self, anchored: AnchorCheck, reach: AnchorReach) -> list[str]:

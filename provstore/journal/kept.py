@@ -1,0 +1,66 @@
+"""Bytes that records name by their SHA-256, looked at in pieces: there, missing, cut off, altered or unreadable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from provstore.errors import StoreError
+from provstore.journal import blobs
+from provstore.model.lost import ALTERED, CUT_OFF, MISSING, UNREADABLE
+
+
+class KeptBytes:
+    """What lies below ``blobs`` in a directory; never more than a piece of it is in memory.
+
+    Args:
+        directory: Of the journal, or of an export that carries a copy of its blobs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def fault(self, sha256: str, size_bytes: int) -> tuple[str, str] | None:
+        """Return what is wrong with a blob, as one word and in words without their subject; ``None`` if it is sound."""
+        path = blobs.path_of(self._directory, sha256, blobs.SOURCE_SUFFIX)
+        try:
+            if not path.exists():
+                return MISSING, "is missing: whether it was removed or lost, nothing here tells"
+            if not path.is_file():
+                # Reading a device or a pipe might never end.
+                return ALTERED, "is altered: in its place is no regular file"
+            path.open("rb").close()
+        except OSError as error:
+            return UNREADABLE, f"cannot be read: {error.strerror}"
+        return _fault(path, sha256, size_bytes)
+
+    def lines(self, sha256: str, size_bytes: int) -> Iterator[bytes]:
+        """Yield the lines of a blob without their ends.
+
+        Raises:
+            StoreError: It is missing or altered.
+        """
+        rest = b""
+        for piece in blobs.unpack(blobs.path_of(self._directory, sha256, blobs.SOURCE_SUFFIX), size_bytes):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole
+        if rest:
+            yield rest
+
+
+def _fault(path: Path, sha256: str, size_bytes: int) -> tuple[str, str] | None:
+    found, count = hashlib.sha256(), 0
+    try:
+        for piece in blobs.unpack(path, size_bytes):
+            found.update(piece)
+            count += len(piece)
+    except StoreError as error:
+        if not isinstance(error.__cause__, OSError):
+            return ALTERED, "is altered: it is longer"
+        if "runcated" in str(error.__cause__):
+            return CUT_OFF, f"is cut off: it ends within {size_bytes:,} bytes"
+        return ALTERED, f"is altered: it cannot be unpacked behind byte {count:,}"
+    if count < size_bytes:
+        return CUT_OFF, f"is cut off: {count:,} bytes are here"
+    return None if found.hexdigest() == sha256 else (ALTERED, "is altered: its bytes have another SHA-256")
