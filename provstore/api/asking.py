@@ -8,7 +8,7 @@ from dataclasses import replace
 from provstore import analysis
 from provstore.api.answers import timing
 from provstore.api.writing import TraceWriter
-from provstore.errors import ConfigError
+from provstore.errors import ConfigError, InputError
 from provstore.graph.finding_facts import finding_block
 from provstore.graph.merge import merge
 from provstore.model.block import Block
@@ -19,6 +19,11 @@ from provstore.queries import lineage
 from provstore.queries.dumps import stored_dumps, stored_refusals, stored_tensors
 from provstore.queries.targets import Scope, resolve
 from provstore.stores import GraphStore
+
+_WITHOUT_DUMPS = (
+    "provstore ingest DUMPS adds them; "
+    "of what was recorded live, agent-query --tool list_suspicious_actions names values that are wrong"
+)
 
 
 def traced(
@@ -53,10 +58,17 @@ def traced(
 
 
 def diagnosed(graph: GraphStore, scope: tuple[str, int], about: str | None) -> tuple[Diagnosis, Block]:
-    """Return the diagnosis of a stored attempt, and its findings as facts."""
+    """Return the diagnosis of a stored attempt, and its findings as facts.
+
+    Raises:
+        InputError: It has no dumps: what was recorded live holds no states of calls, and nobody is accused from it.
+    """
     started = time.perf_counter()
     dumps = stored_dumps(graph, *scope)
     evidence = DumpSet(*scope, merge(dumps).dumps, stored_refusals(graph, *scope), stored_tensors(graph, *scope))
+    if not (dumps or evidence.refusals or evidence.tensors):
+        text = f"{scope[0]}: attempt {scope[1]}: no dump of it is stored, and only dumps tell which calls never ended"
+        raise InputError(text, hint=_WITHOUT_DUMPS)
     read = time.perf_counter()
     found = analysis.diagnose(evidence, analysis.Options(about=about))
     return replace(found, timing=timing(started, read)), finding_block(found, dumps)

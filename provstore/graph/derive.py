@@ -30,7 +30,9 @@ def scope_of(run: str, attempt: int) -> str:
     return f"{run}/{attempt}"
 
 
-def derive(dumps: Sequence[Dump], merged: Sequence[Dump], run: str, attempt: int) -> Block:
+def derive(
+    dumps: Sequence[Dump], merged: Sequence[Dump], run: str, attempt: int, recorded: Sequence[Link] = ()
+) -> Block:
     """Return the derived relationships of one attempt.
 
     Args:
@@ -38,13 +40,14 @@ def derive(dumps: Sequence[Dump], merged: Sequence[Dump], run: str, attempt: int
         merged: The same, at most one for each rank and backend (``graph.merge``).
         run: The run.
         attempt: Its incarnation.
+        recorded: Receive → send of what was recorded live; what dumps tell of a receive goes before it.
     """
     table = build(merged)
     how_far = progress(table)
     named = [call_ids(dump, run, attempt) for dump in table.dumps]
     activities = [activity for one in named for activity in one.activities]
     links = {
-        "DERIVED_MESSAGE": list(_messages(table, how_far, activities)),
+        "DERIVED_MESSAGE": _with_recorded(list(_messages(table, how_far, activities)), recorded),
         "DERIVED_GENERATED_BY": list(_settled_everywhere(table, how_far, named)),
         "DERIVED_PROGRAM_ORDER": list(_order_between_recorders(table, activities)),
         "SAME_AS": _both_ways([*_aligned_instances(table, how_far, activities), *_twins(dumps, merged, run, attempt)]),
@@ -65,6 +68,11 @@ def _messages(table: CallTable, how_far: Progress, activities: Sequence[str]) ->
     pairs = paired(table, how_far)
     for send, receive, basis in zip(pairs.sends.tolist(), pairs.receives.tolist(), pairs.basis.tolist()):
         yield Link(activities[receive], activities[send], BASIS_NAMES[basis])
+
+
+def _with_recorded(messages: list[Link], recorded: Iterable[Link]) -> list[Link]:
+    known = {link.source for link in messages}
+    return [*messages, *(link for link in recorded if link.source not in known)]
 
 
 def _aligned_instances(table: CallTable, how_far: Progress, activities: Sequence[str]) -> Iterator[Link]:

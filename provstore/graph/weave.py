@@ -61,11 +61,16 @@ def _signatures(dump: Dump) -> tuple[list[str | None], Nodes]:
         found["backend"] = group.backend or dump.backend
         found["group"] = ids.group_key(group.name, group.ranks)
         found["channel"] = CHANNEL_NAMES[triple[2]]
-        keys[triple] = _digest(orjson.dumps(found, option=orjson.OPT_SORT_KEYS))
+        keys[triple] = signature_key(found)
         facts[keys[triple]] = found
     names = next(iter(facts.values()), {})
     columns: dict[str, Column] = {name: [found[name] for found in facts.values()] for name in names}
     return [keys[triple] for triple in triples], Nodes(("Signature",), list(facts), without_empty(columns))
+
+
+def signature_key(facts: Mapping[str, object]) -> str:
+    """Return the key of a signature, made from all that it says."""
+    return _digest(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS))
 
 
 def _signature_facts(signature: Signature) -> dict[str, str | int | None]:

@@ -11,6 +11,7 @@ from provstore.evidence import epoch_bundles, records
 from provstore.evidence.epoch_bundles import EpochFacts
 from provstore.evidence.recording import policy
 from provstore.ingest import capture_lines, capture_tables
+from provstore.ingest.capture_lineage import Line, RankLineage
 from provstore.ingest.capture_lines import Values
 from provstore.ingest.capture_tables import Snapshots, Tables
 from provstore.ingest.record_epochs import EpochWriter
@@ -20,7 +21,7 @@ from provstore.model.recording import CAPTURE_FAULT, NO_TENSOR_ACCESS, Recording
 from provstore.sources.capture_directory import Capture, CapturedRank
 
 _TABLES = {"step": epoch_bundles.STEPS, "data": epoch_bundles.DATA, "anchor": epoch_bundles.ANCHORS}
-_PASSED_OVER = frozenset(("header", "group", "epoch", "end", "snap"))
+_PASSED_OVER = frozenset(("header", "epoch", "end", "snap"))
 _MAX_DOCUMENT, _MAX_DOCUMENT_MEMBERS = 48_000, 100
 NEXT_EPOCH = "next-epoch"
 
@@ -44,6 +45,8 @@ class CapturedEpoch:
     epoch: int
     writer: EpochWriter
     request: CaptureRequest
+    lineage: Mapping[int, RankLineage]
+    """Of each rank, where the epochs before this one left it."""
     tables: Tables = field(init=False)
     faults: int = 0
     unreadable: int = 0
@@ -115,12 +118,14 @@ class CapturedEpoch:
         problems = self.capture.problems
         unreadable = problems.count
         for span in spans:
+            reader.file = span.restart
             for said, place in self.capture.lines(span):
                 try:
                     is_new = reader.take(said) or is_new
                 except InputError as error:
                     problems.add(f"{place}: {said.get('t')!a}: {error}")
         is_new = reader.finish() or is_new
+        self.lineage[captured.rank].write(reader.lines(), spans)
         self.unreadable += problems.count - unreadable
         wanted = is_new or not self.writer.known
         if wanted:
@@ -154,12 +159,14 @@ class _RankReader:
     def __init__(self, epoch: CapturedEpoch, rank: int) -> None:
         self._epoch, self._rank = epoch, rank
         self._parent: str | None = None
+        self.file = 0
         output = epoch.writer.output
         self._tables = epoch.tables
         self.snapshots = Snapshots(epoch.capture.directory, output.journal, epoch.tables, epoch.capture.problems.add)
         self._snaps: dict[int, list[dict[str, Any]]] = {}
         self._steps: list[tuple[int, int, int]] = []
-        self._calls: dict[str, tuple[Values, int, dict[str, Any]]] = {}
+        self._calls: dict[str, Line] = {}
+        self._before_restart: list[Line] = []
         self._notes: list[tuple[int, Callable[[int], bytes]]] = []
 
     def look_ahead(self, lines: Iterator[tuple[dict[str, Any], str]]) -> None:
@@ -188,6 +195,8 @@ class _RankReader:
             self._tables.add(_TABLES[kind], capture_lines.row(said, self._rank))
         elif kind == "rng":
             self._rng(said)
+        elif kind == "group":
+            self._epoch.lineage[self._rank].group(said)
         elif kind == "escalation":
             self._escalation(said)
         elif kind == "fault":
@@ -205,21 +214,29 @@ class _RankReader:
     def _keep(self, action: Values, said: dict[str, Any]) -> None:
         """Hold an action back until the rank ends: what the ring of steps gave later replaces what came first."""
         ordinal = capture_lines.count(said, "ordinal") if "ordinal" in said else len(self._calls)
-        self._calls[action["action_id"]] = (action, ordinal, said)
+        held = self._calls.get(action["action_id"])
+        if held is not None and held.file != self.file:
+            self._before_restart.append(held)
+        self._calls[action["action_id"]] = Line(action, ordinal, said, self.file)
 
     def finish(self) -> bool:
         """Record the actions in program order, the notes between them by their times; return whether one was new."""
         is_new, notes = False, sorted(self._notes, key=lambda one: one[0])[::-1]
-        for action, ordinal, said in sorted(self._calls.values(), key=lambda one: one[1]):
+        for line in sorted(self._calls.values(), key=lambda one: one.ordinal):
+            action = line.action
             while notes and notes[-1][0] <= action["at_ns"]:
                 self._epoch.writer.note(notes.pop()[1], self._rank)
-            self._add_content(action, ordinal, said)
-            is_new = self._epoch.writer.take(Action(**action, parent=self._parent), ordinal) or is_new
+            self._add_content(action, line.ordinal, line.said)
+            is_new = self._epoch.writer.take(Action(**action, parent=self._parent), line.ordinal) or is_new
             self._parent = action["action_id"]
         while notes:
             self._epoch.writer.note(notes.pop()[1], self._rank)
-        self._calls.clear()
         return is_new
+
+    def lines(self) -> Iterator[Line]:
+        """Yield what has an ordinal; of two calls with one number the first, if a restart lies between."""
+        yield from self._before_restart
+        yield from self._calls.values()
 
     def _note(self, at_ns: int | None, make: Callable[[int], bytes]) -> None:
         """Hold a note back until the rank ends; one that no record can hold is refused at once."""
@@ -254,8 +271,8 @@ class _RankReader:
         self._tables.add(epoch_bundles.CHECKPOINTS, capture_lines.row(clean, self._rank))
         if said["action"] == "save":
             epoch.checkpoint = action["name"]
-        after = max((ordinal for _, ordinal, _ in self._calls.values()), default=0)
-        self._calls[action["action_id"]] = (action, after, {})
+        after = max((line.ordinal for line in self._calls.values()), default=0)
+        self._calls[action["action_id"]] = Line(action, after, {}, self.file)
 
     def _rng(self, said: dict[str, Any]) -> None:
         epoch = self._epoch

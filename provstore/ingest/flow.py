@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +12,13 @@ from provstore.graph.dump_facts import dump_key, refusal_block, refusal_key, ten
 from provstore.graph.merge import contradict, merge
 from provstore.graph.weave import weave
 from provstore.ingest.given import Given, Request, Scope, consistent, contradicted, gather
+from provstore.ingest.journalled_dumps import contradicting
 from provstore.ingest.upkeep import show_evidence
 from provstore.journal import Journal, Origin
 from provstore.model.block import Block
 from provstore.model.dump import Dump, Refusal, Sidecar
 from provstore.model.report import KNOWN, NEW, REFUSED, SKIPPED, FileReport, IngestReport
+from provstore.queries.captured import recorded_messages
 from provstore.queries.dumps import stored_dumps, stored_headers
 from provstore.sources.flight_recorder import READER_VERSION
 from provstore.sources.flight_recorder.names import tensors_rank
@@ -27,13 +29,17 @@ TENSOR_READER = "tensor-record"
 _SIDECAR = "sidecar"
 _SIDECAR_DIGITS = 16
 
+Against = Callable[[Sequence[Dump]], list[tuple[Refusal, Dump]]]
+"""Gives those of some dumps that contradict what was taken in before, each with its refusal."""
+
 
 @dataclass(slots=True)
 class Ingest:
     """One ingest on its way: where facts go and what was reported so far."""
 
     journal: Journal
-    store: GraphStore
+    store: GraphStore | None
+    """``None``: nothing is shown now; whoever opens the graph next brings it up to date."""
     files: list[FileReport] = field(default_factory=list)
     facts: int = 0
 
@@ -44,13 +50,15 @@ class Ingest:
     def accept(self, block: Block, origin: Origin | None) -> None:
         """Acknowledge a block in the journal, then show it in the graph."""
         self.journal.append(block, origin)
-        self.store.write(block)
+        if self.store is not None:
+            self.store.write(block)
         self.facts += len(block)
 
     def finish(self, derived: Block) -> None:
         """Exchange a run's derived layer; with it the graph is up to date with the journal."""
-        self.store.write(derived)
-        show_evidence(self.store, self.journal)
+        if self.store is not None:
+            self.store.write(derived)
+            show_evidence(self.store, self.journal)
         self.facts += len(derived)
 
 
@@ -67,7 +75,7 @@ def ingest(request: Request, journal: Journal, store: GraphStore) -> IngestRepor
     interrupted = False
     try:
         for scope, given in gathered.scopes.items():
-            _take_in(going, scope, given, request)
+            _take_in(going, store, scope, given, request)
     except KeyboardInterrupt:
         # The graph stays unmarked: the next open replays what the journal acknowledged, and derives it.
         interrupted = True
@@ -82,16 +90,38 @@ def ingest(request: Request, journal: Journal, store: GraphStore) -> IngestRepor
     )
 
 
-def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> None:
+def journal_dumps(journal: Journal, scope: Scope, given: Given, request: Request) -> IngestReport:
+    """Acknowledge what :func:`ingest` makes of the dumps of one attempt; the graph follows when it is opened next.
+
+    Raises:
+        StoreError: The journal cannot be written.
+        InputError: The run is closed.
+    """
+    going = Ingest(journal, None)
+    _acknowledge(going, scope, given, request, lambda unknown: contradicting(journal, scope, unknown, READER))
+    return IngestReport(tuple(going.files), (scope,), "--run", going.facts, journal.position)
+
+
+def _take_in(going: Ingest, store: GraphStore, scope: Scope, given: Given, request: Request) -> None:
     if going.journal.evidence_size(*scope).is_closed:
         _refuse_closed(going, scope, given)
         return
-    had_dumps = bool(stored_headers(going.store, *scope))
+    had_dumps = bool(stored_headers(store, *scope))
     before = going.facts
+    fresh = _acknowledge(
+        going, scope, given, request, lambda unknown: _against_store(store, scope, unknown) if had_dumps else []
+    )
+    if going.facts > before:
+        dumps = stored_dumps(store, *scope) if had_dumps else fresh
+        going.finish(derive(dumps, merge(dumps).dumps, *scope, recorded_messages(store, *scope)))
+
+
+def _acknowledge(going: Ingest, scope: Scope, given: Given, request: Request, against: Against) -> list[Dump]:
+    """Accept what fits together and is new, and refuse the rest; return the dumps that fit together."""
     fresh, refused = consistent(given.dumps)
     unknown = [dump for dump in fresh if not going.is_known(scope, _origin(scope, dump, request))]
-    if had_dumps and unknown:
-        late = _against_store(going, scope, unknown)
+    if unknown:
+        late = against(unknown)
         strangers = {id(dump) for _, dump in late}
         fresh = [dump for dump in fresh if id(dump) not in strangers]
         refused += late
@@ -101,9 +131,7 @@ def _take_in(going: Ingest, scope: Scope, given: Given, request: Request) -> Non
         _refuse(going, scope, refusal, _refusal_origin(scope, refusal, request))
     _take_in_tensors(going, scope, given, request)
     _take_in_dumps(going, scope, fresh, request)
-    if going.facts > before:
-        dumps = stored_dumps(going.store, *scope) if had_dumps else fresh
-        going.finish(derive(dumps, merge(dumps).dumps, *scope))
+    return fresh
 
 
 def _refuse_closed(going: Ingest, scope: Scope, given: Given) -> None:
@@ -125,10 +153,10 @@ def _refuse_closed(going: Ingest, scope: Scope, given: Given) -> None:
         going.files.append(FileReport(refusal.file, READER, REFUSED, refusal.reason, run, attempt, refusal.rank))
 
 
-def _against_store(going: Ingest, scope: Scope, dumps: Sequence[Dump]) -> list[tuple[Refusal, Dump]]:
+def _against_store(store: GraphStore, scope: Scope, dumps: Sequence[Dump]) -> list[tuple[Refusal, Dump]]:
     """Return the dumps that contradict what is stored, with the reason: the newcomer is refused."""
     known: dict[tuple[int, str], list[Dump]] = {}
-    for dump in stored_dumps(going.store, *scope):
+    for dump in stored_dumps(store, *scope):
         known.setdefault((dump.rank, dump.backend), []).append(dump)
     refused = []
     for dump in dumps:

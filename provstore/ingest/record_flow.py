@@ -14,12 +14,15 @@ from provstore.evidence.recording import classes, policy
 from provstore.graph.merge import merge
 from provstore.ingest import sealing
 from provstore.ingest.capture_epochs import CapturedEpoch, CaptureRequest
+from provstore.ingest.capture_lineage import RankLineage
 from provstore.ingest.dump_actions import dump_actions, finite_values, world_of
+from provstore.ingest.flow import READER, journal_dumps
 from provstore.ingest.given import Given, Progress, Request, consistent, gather
 from provstore.ingest.record_epochs import EpochWriter, Output
 from provstore.ingest.record_history import RunChain, history, run_chain
 from provstore.ingest.sealing import SealRequest
 from provstore.journal import Journal
+from provstore.model import statuses
 from provstore.model.action import TraceContext
 from provstore.model.evidence import MODES
 from provstore.model.recording_report import EpochReport, RecordReport
@@ -107,6 +110,8 @@ class _Going:
     problems: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    calls: int = 0
+    """Of which the lineage was put into the journal."""
     _outputs: dict[Scope, Output] = field(default_factory=dict)
     _chains: dict[str, RunChain] = field(default_factory=dict)
     _ledgers: dict[Scope, Ledger] = field(default_factory=dict)
@@ -133,15 +138,19 @@ class _Going:
             epochs = sorted({epoch for rank in ranks.values() for epoch in rank.epochs})
             if not epochs:
                 self.problems.append(f"{found.directory}: attempt {attempt}: no line names an epoch: give --epoch")
+            lineage = {rank: RankLineage(self.journal, *scope, captured) for rank, captured in ranks.items()}
             for at, epoch in enumerate(epochs):
                 writer = EpochWriter(self._output(scope), epoch)
                 asked = CaptureRequest(self.request.mode_floor, self.request.epoch, self.request.trace_id)
-                reader = CapturedEpoch(found, ranks, epoch, writer, asked)
+                reader = CapturedEpoch(found, ranks, epoch, writer, asked, lineage)
                 facts = reader.read()
                 if (document := reader.policy_document()) is not None:
                     writer.demand(document)
                 self._close(writer, facts, reader.ended_ns)
                 self._tell(at + 1, len(epochs))
+            for one in lineage.values():
+                self.calls += one.written
+                self.notes += [f"{found.directory}: {text}" for text in one.notes()]
         # Files of one directory need no folder before their names.
         where = f"{found.directory}: " if len(self.request.paths) > 1 else ""
         self.problems += [where + text for text in found.problems.listed()]
@@ -155,10 +164,16 @@ class _Going:
             raise ConfigError("record: --run: dumps are recorded under a name that is given")
         if request.epoch is None:
             raise ConfigError("record: --epoch: dumps name no epoch: say which one their calls are of")
-        gathered = gather(Request(paths, request.run, request.attempt, progress=request.progress))
+        asked = Request(paths, request.run, request.attempt, progress=request.progress)
+        gathered = gather(asked)
         self.notes += [f"{one.file}: {one.reason}" for one in gathered.strays]
         for scope, given in gathered.scopes.items():
             self._of_dumps(scope, given, request.epoch)
+            # After the actions: their records have the numbers that they would have without.
+            taken = journal_dumps(self.journal, scope, given, asked).files
+            told = [f"{one.file}: {one.reason}" for one in taken if one.status == statuses.REFUSED]
+            self.refused += [text for text in told if text not in self.refused]
+            self.calls += sum(one.records for one in taken if one.taken_for == READER and one.status == statuses.NEW)
 
     def finish(self) -> None:
         """Sign the links too."""

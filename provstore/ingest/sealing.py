@@ -7,15 +7,30 @@ from dataclasses import dataclass, field
 
 from provstore.errors import ConfigError, InputError, StoreError, TrustError
 from provstore.evidence import bundles, dsse, keys, rank_heads, records, stated
+from provstore.evidence.actions import OPENING
 from provstore.evidence.bundles import Claims, Ledger, Limits
+from provstore.evidence.recorded_modes import WeakestMode
 from provstore.ingest.vouching import Vouching, require_same_key
 from provstore.journal import Journal
-from provstore.model.evidence import CLOSE_REASONS, GAP, INGEST, RUN_CLOSE, AgreedDigest, Observation, RankHead, Scalar
+from provstore.model.evidence import (
+    CLOSE_REASONS,
+    GAP,
+    INGEST,
+    MODES,
+    RUN_CLOSE,
+    AgreedDigest,
+    Observation,
+    RankHead,
+    Scalar,
+)
 from provstore.model.report import SealedRun
 
 Scope = tuple[str, int]
 INGESTED = {"mode": "validation", "reason": "read from files after the fact: no access to tensors"}
 """Recording policy of what was ingested: nothing of a tensor's content is stored."""
+LIVE_READER = "capture"
+"""Reader of the lineage of calls that were recorded live."""
+ORDER_ALONE = "order of recorded calls: their content is in their actions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +264,7 @@ def _events_of(journal: Journal, scope: Scope) -> Iterator[int]:
 
 def _of_batches(journal: Journal, ledger: Ledger, taken: Mapping[int | None, int]) -> Iterator[bytes]:
     """Yield a record for each batch of the run that has none; what it binds is read and compared first."""
-    counts = dict(taken)
+    counts, live = dict(taken), None
     for jseq, batch in journal.batches():
         if (batch.run, batch.attempt) != (ledger.run, ledger.attempt) or jseq in ledger.batches:
             continue
@@ -260,16 +275,29 @@ def _of_batches(journal: Journal, ledger: Ledger, taken: Mapping[int | None, int
             )
         said = batch.stated()
         rank = said["rank"]
+        is_live = batch.source is not None and batch.source.reader == LIVE_READER
+        if is_live and live is None:
+            live = _recorded_with(ledger)
+        mode, reason = live if is_live and live is not None else (INGESTED["mode"], INGESTED["reason"])
         yield records.ingest(
             ledger.run,
             ledger.attempt,
             ledger.next_count(rank) + counts.get(rank, 0),
             batch=jseq,
-            mode=INGESTED["mode"],
-            reason=INGESTED["reason"],
+            mode=mode,
+            reason=reason,
             **said,
         )
         counts[rank] = counts.get(rank, 0) + 1
+
+
+def _recorded_with(ledger: Ledger) -> tuple[str, str]:
+    """Return mode and reason for the lineage of recorded calls: the weakest of the actions that are signed with it."""
+    modes = WeakestMode()
+    for line in ledger.waiting:
+        if line.startswith(OPENING):
+            modes.line(line)
+    return modes.weakest() or (MODES[0], ORDER_ALONE)
 
 
 def _lines(ledger: Ledger, items: Sequence[Observation | AgreedDigest]) -> tuple[list[bytes], list[int | None]]:

@@ -14,6 +14,7 @@ from provstore.journal import BundleFrame, Journal, Problem, RecordFrame
 from provstore.model.block import Block
 from provstore.model.dump_lines import read
 from provstore.model.report import CheckReport, Difference
+from provstore.queries.captured import recorded_messages
 from provstore.queries.dumps import stored_dumps
 from provstore.queries.info import applied, lost
 from provstore.stores import GraphStore
@@ -53,7 +54,7 @@ def replay(
             progress(jseq, journal.position, "replaying the journal")
     for run, attempt in touched:
         dumps = stored_dumps(store, run, attempt)
-        store.write(derive(dumps, merge(dumps).dumps, run, attempt))
+        store.write(derive(dumps, merge(dumps).dumps, run, attempt, recorded_messages(store, run, attempt)))
     if may_join:
         show_joins(store, journal)
     if count:

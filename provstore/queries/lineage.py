@@ -24,6 +24,7 @@ _MAY = (
     "which rank is the root of a collective is not recorded, so every member's input counts as a cause: "
     "read it as 'may have influenced'"
 )
+_NOT_SEEN = "not seen to end: a recording tells which outputs were there, and not whether a call still waits"
 _PROGRAM_ORDER = frozenset({"WAS_INFORMED_BY", "WAS_INFLUENCED_BY", "DERIVED_PROGRAM_ORDER"})
 _PRODUCED = frozenset({"WAS_GENERATED_BY", "DERIVED_GENERATED_BY"})
 
@@ -190,6 +191,8 @@ def _not_produced(store: GraphStore, iri: str) -> tuple[str, str] | None:
     if any(edge.relation in _PRODUCED for edge in _steps(store, [iri], down=False)):
         return None
     facts = next(iter([*store.run(query("read/collectives/about_tensor"), {"iri": iri}), {}]))
+    if facts.get("record_id") is None:
+        return activity, f"{_NOT_SEEN}; these are the ancestors of the call itself"
     since = f" since {facts['created_ns']} ns" if facts.get("created_ns") is not None else ""
     line = f", called at {facts['user_frame']}" if facts.get("user_frame") else ""
     return activity, f"not produced: the call is pending{since}{line}; these are the ancestors of the call itself"

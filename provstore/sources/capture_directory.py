@@ -38,6 +38,12 @@ class Span:
     start: int
     end: int
 
+    @property
+    def restart(self) -> int:
+        """How often the process had been restarted, as the name of the file tells."""
+        found = _FILE.fullmatch(self.path.name)
+        return int(found[2] or 0) if found else 0
+
 
 @dataclass(slots=True)
 class CapturedRank:

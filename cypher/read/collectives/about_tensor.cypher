@@ -8,7 +8,7 @@ OPTIONAL MATCH (t)-[:WAS_GENERATED_BY|DERIVED_GENERATED_BY]->(g:Activity)
 WITH t, coalesce(u.iri, o.iri, g.iri) AS activity, g.iri AS generated_by
 OPTIONAL MATCH (a:Activity {iri: activity})-[:USED]->(c:Call)
 WHERE c.rank = t.rank
-WITH t, activity, generated_by, coalesce(c.signature, t.signature) AS signature, coalesce(c.stack, t.stack) AS stack,
+WITH t, activity, generated_by, coalesce(c.signature, t.signature, c.captured, t.captured) AS signature, coalesce(c.stack, t.stack) AS stack,
      coalesce(c.record_id, t.record_id) AS record_id, coalesce(c.op_id, t.op_id) AS op_id,
      coalesce(c.created_ns, t.created_ns) AS created_ns, coalesce(c.completed_ns, t.completed_ns) AS completed_ns,
      coalesce(c.is_completed, t.is_completed, false) AS is_completed,

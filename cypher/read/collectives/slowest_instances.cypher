@@ -2,6 +2,7 @@
 // params: run, attempt
 // returns: group, seq, op, ranks, wait_us, last_rank, user_frame, device_ms, backend, instance
 MATCH (a:Collective {run: $run, attempt: $attempt})-[:USED]->(c:Call)
+WHERE c.signature IS NOT NULL
 WITH a, c
 ORDER BY c.created_ns, c.rank
 WITH a, count(c) AS ranks, (max(c.created_ns) - min(c.created_ns)) / 1000 AS wait_us, collect(c.rank) AS entrants,

@@ -3,6 +3,7 @@
 // returns: iri, op
 UNWIND $iris AS iri
 MATCH (a:Activity {iri: iri})-[:USED]->(c:Call)
-MATCH (s:Signature {key: c.signature})
+WITH iri, coalesce(c.signature, c.captured) AS signature
+MATCH (s:Signature {key: signature})
 RETURN iri, min(s.op) AS op
 ORDER BY iri

@@ -3,5 +3,5 @@
 // returns: iri, side, signature
 MATCH (c:Call {run: $run, attempt: $attempt, rank: $rank, p2p_seq: $p2p_seq})
 WHERE c.seq IS NULL
-RETURN c.iri AS iri, c.side AS side, c.signature AS signature
+RETURN c.iri AS iri, c.side AS side, coalesce(c.signature, c.captured) AS signature
 ORDER BY iri

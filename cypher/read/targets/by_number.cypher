@@ -2,5 +2,5 @@
 // params: run, attempt, rank, seq
 // returns: iri, side, signature
 MATCH (c:Call {run: $run, attempt: $attempt, rank: $rank, seq: $seq})
-RETURN c.iri AS iri, c.side AS side, c.signature AS signature
+RETURN c.iri AS iri, c.side AS side, coalesce(c.signature, c.captured) AS signature
 ORDER BY iri
