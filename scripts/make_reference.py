@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from provstore import cypher  # noqa: E402 - the checkout beside this script is meant, installed or not
-from provstore.model import agent_codes, block, codes, evidence_codes, schema  # noqa: E402
+from provstore.model import agent_codes, block, codes, evidence_codes, schema, signal_codes  # noqa: E402
 
 DOCS = ROOT / "docs"
 _MADE = "<!-- Made by scripts/make_reference.py: edit the code, not this page. -->"
@@ -95,6 +95,11 @@ def findings() -> str:
             evidence_codes.EVIDENCE,
         ),
         ("Agent records", "In answers about agent evidence, as spelled here.", agent_codes.AGENT),
+        (
+            "Sources of signals",
+            "In answers of `provstore watch` (`problems[].code`) and `provstore record` (`signals[].findings[].code`).",
+            signal_codes.SIGNALS,
+        ),
     ):
         lines += [f"## {title}", "", where, ""]
         for code in registry:

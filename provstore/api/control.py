@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from provstore import config
 from provstore.errors import ConfigError, SafeModeError, StoreError
 from provstore.evidence.recording import orders
 from provstore.evidence.recording.orders import Order
+from provstore.ingest.watch_spool import Notes, said_of_closed
 from provstore.journal import Journal, control
+from provstore.model.signals import CLOSED, ORDER
 
 _SCOPE = re.compile(r"rank:(0|[1-9][0-9]{0,6})|(group|host):.{1,200}|epoch|run")
 
@@ -117,7 +119,7 @@ def escalate(directory: Path, scope: str, reason: str, steps: int | None = None)
     Raises:
         ConfigError: No such scope, or no reason.
         InputError: There is no such directory.
-        StoreError: It could not be made durable.
+        StoreError: It could not be made durable, or not be noted beside the capture.
     """
     if not _SCOPE.fullmatch(scope):
         raise ConfigError(f"{scope}: --scope: not rank:R, group:NAME, host:NAME, epoch or run")
@@ -126,7 +128,11 @@ def escalate(directory: Path, scope: str, reason: str, steps: int | None = None)
     order = Order(
         0, "manual", scope, "P1", 0, reason.strip(), f"{_user()}@{socket.gethostname()}", time.time_ns(), steps
     )
-    return orders.give(directory, order)
+    given = orders.give(directory, order)
+    notes = Notes(time.time_ns())
+    notes.add(ORDER, asdict(given))
+    notes.append_to(directory)
+    return given
 
 
 def deescalate(directory: Path, scope: str | None = None) -> tuple[Order, ...]:
@@ -135,12 +141,16 @@ def deescalate(directory: Path, scope: str | None = None) -> tuple[Order, ...]:
     Raises:
         ConfigError: Nothing is ordered for that scope.
         InputError: There is no such directory.
-        StoreError: It could not be made durable.
+        StoreError: It could not be made durable, or not be noted beside the capture.
     """
     ended = orders.close(directory, scope)
     if not ended:
         known = ", ".join(sorted({one.scope for one in orders.read(directory) if not one.is_closed})) or "nothing"
         raise ConfigError(f"{scope or 'deescalate'}: nothing is ordered for it; ordered is {known}")
+    notes = Notes(time.time_ns())
+    for order in ended:
+        notes.add(CLOSED, said_of_closed(order))
+    notes.append_to(directory)
     return ended
 
 

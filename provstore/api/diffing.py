@@ -13,6 +13,7 @@ from provstore.errors import ConfigError, InputError
 from provstore.evidence import epoch_bundles as roles
 from provstore.evidence.replay import AnchorComparison, compare_anchors
 from provstore.ingest import recording
+from provstore.ingest.record_signals import seen_events
 from provstore.model import canonical
 from provstore.model.action import Action
 
@@ -164,6 +165,8 @@ def _events(run: StoredRun, name: str) -> Iterator[Event]:
         at_ns = canonical.tagged_integer(at) if isinstance(at, str) else at
         what = f"escalation {said.get('trigger')}"
         yield Event(name, what, str(said.get("scope")), at_ns, said.get("opened_step"), said.get("reason"))
+    for one in seen_events(run.journal, run.run, run.attempt):
+        yield Event(name, one.what, one.scope, one.at_ns, one.step, one.text)
 
 
 def _anchors(a: StoredRun, b: StoredRun, epochs: Iterable[int]) -> AnchorComparison | None:

@@ -17,7 +17,7 @@ from provstore.cli._targets import run_of
 from provstore.cli._text import counted, folded
 
 if TYPE_CHECKING:
-    from provstore.model.recording_report import EpochReport, RecordReport
+    from provstore.model.recording_report import EpochReport, RecordReport, SignalReport
 
 EXAMPLES = """Examples:
 
@@ -95,6 +95,8 @@ def record_lines(report: RecordReport, width: int, *, quiet: bool = False) -> It
     """Yield what was recorded of each epoch, what is missing from it, and what could not be used."""
     for one in report.epochs:
         yield from _epoch_lines(one, width)
+    for seen in report.signals:
+        yield from _signal_lines(seen, width)
     notes = () if quiet else report.notes
     told = (("refused", report.refused, "bold red"), ("left out", report.problems, "red"), ("", notes, "yellow"))
     for title, texts, style in told:
@@ -136,6 +138,16 @@ def _epoch_lines(one: EpochReport, width: int) -> Iterator[Line]:
         yield from _row("signed", f"in evidence epoch {numbers}", width)
     elif one.status == "new":
         yield from _row("unsigned", "provstore seal signs it, or record with --key", width, "dim")
+
+
+def _signal_lines(one: SignalReport, width: int) -> Iterator[Line]:
+    done = f"{counted(one.new, 'line')} recorded" if one.new else "already recorded: nothing was written"
+    text = f"run {one.run}, attempt {one.attempt}, seen beside the job: {_named(one.counts)}: {done}"
+    yield from (Line(part, "bold") for part in folded(text, width, "", "  "))
+    for found in one.findings[:_SHOWN]:
+        yield from (Line(part, "yellow") for part in folded(f"{found.code}: {found.text}", width, "  ", "    "))
+    if len(one.findings) > _SHOWN:
+        yield Line(f"  … and {len(one.findings) - _SHOWN} more: --json lists them", "dim")
 
 
 def _row(title: str, text: str, width: int, style: str = "") -> Iterator[Line]:

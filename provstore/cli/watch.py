@@ -129,7 +129,9 @@ def _lines(found: Polled, width: int) -> Iterator[Line]:
     for text in found.findings:
         yield from _said(f"seen: {text}", width)
     for problem in found.problems:
-        yield from (Line(text, "yellow") for text in folded(f"no information: {problem.text}", width, "", "  "))
+        yield from (
+            Line(text, "yellow") for text in folded(f"no information: {problem.code}: {problem.text}", width, "", "  ")
+        )
     for order in found.ordered:
         length = "" if order.steps is None else f" for {order.steps} steps"
         text = f"ordered: {order.name}: {order.scope} is recorded in full from step {order.from_step}{length}"

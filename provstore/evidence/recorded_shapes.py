@@ -13,6 +13,7 @@ from provstore.evidence.shape_checks import (
     is_hex,
     is_long,
     is_mode,
+    is_ranks,
     is_ref,
     is_span,
     is_spans,
@@ -25,6 +26,7 @@ from provstore.evidence.shape_checks import (
 )
 from provstore.model import evidence
 from provstore.model.recording import CLASSES, SHORTFALLS
+from provstore.model.signals import SEEN
 
 SIDES = ("in", "out", "call")
 _RULES = ("P1", "P2")
@@ -140,6 +142,25 @@ OWN: Mapping[str, Checks] = {
         "threshold": is_double_or_none,
         "trigger": is_text,
         "value": is_double_or_none,
+    },
+    evidence.EXTERNAL_SIGNAL: {
+        "because": or_none(is_hex),
+        "code": or_none(is_text),
+        "device": or_none(is_text),
+        "file": object_of(bytes=is_count, sha256=is_hex),
+        "host": or_none(is_text),
+        "line": is_hex,
+        "offset": is_count,
+        "opens": or_none(is_text),
+        "ranks": or_none(is_ranks),
+        "scope": or_none(is_text),
+        "seen_ns": is_long,
+        "source": is_text,
+        "step": is_count_or_none,
+        "text": is_text,
+        "trigger": or_none(is_text),
+        "values": is_values,
+        "what": one_of(SEEN),
     },
     evidence.CAPTURE_FAULT: {"count": is_count, "error": is_text, "place": is_text},
     evidence.CONTROL: {

@@ -17,6 +17,7 @@ from provstore.model import canonical, evidence
 from provstore.model.canonical import Json
 from provstore.model.evidence import AgreedDigest, Observation, Scalar
 from provstore.model.recording import Escalation
+from provstore.model.signals import SeenSignal
 
 MAX_LINE_BYTES = canonical.MAX_RECORD_BYTES
 
@@ -227,6 +228,30 @@ def capture_fault(
     """Return the record of something that failed while a run was recorded; ``count`` times so far."""
     own: dict[str, Json] = {"count": count, "error": error, "place": place}
     return _line(evidence.CAPTURE_FAULT, (run, attempt, n), rank, at_ns, own)
+
+
+def external_signal(run: str, attempt: int, n: int, said: SeenSignal, *, file: tuple[str, int]) -> bytes:
+    """Return the record of what was seen beside a job; ``file`` is SHA-256 and size of the bytes that hold its line."""
+    own: dict[str, Json] = {
+        "because": said.because,
+        "code": said.code,
+        "device": said.device,
+        "file": {"bytes": file[1], "sha256": file[0]},
+        "host": said.host,
+        "line": said.line,
+        "offset": said.offset,
+        "opens": said.opens,
+        "ranks": None if said.ranks is None else [*said.ranks],
+        "scope": said.scope,
+        "seen_ns": canonical.tag_integer(said.seen_ns),
+        "source": said.source,
+        "step": said.step,
+        "text": said.text,
+        "trigger": said.trigger,
+        "values": _named(said.values),
+        "what": said.what,
+    }
+    return _line(evidence.EXTERNAL_SIGNAL, (run, attempt, n), None, said.at_ns, own)
 
 
 def control(

@@ -18,6 +18,7 @@ from provstore.graph.action_facts import KINDS, action_block
 from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
 from provstore.graph.said import integer, string, tagged_integer
+from provstore.graph.signal_facts import signal_block
 from provstore.model import canonical, ids
 from provstore.model.block import Block, Column, Nodes, Relations, Value
 from provstore.model.canonical import Json
@@ -100,8 +101,13 @@ def record_blocks(run: str, attempt: int, first: int, lines: Sequence[bytes], *,
     """Return all that records are in the graph: themselves, and the actions and epochs that they tell of."""
     said = members(lines)
     blocks = [record_block(run, attempt, first, lines, journal_ref=journal_ref, said=said)]
-    told = action_block(run, attempt, first, said)
-    return blocks if told is None else [*blocks, told]
+    return [*blocks, *told_blocks(run, attempt, first, said)]
+
+
+def told_blocks(run: str, attempt: int, first: int, said: Sequence[dict[str, Any]]) -> list[Block]:
+    """Return what records tell of beside themselves: actions and epochs, and what was seen beside the job."""
+    told = (action_block(run, attempt, first, said), signal_block(run, attempt, first, said))
+    return [one for one in told if one is not None]
 
 
 def bundle_block(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from provstore.evidence.bundles import Ledger
 from provstore.evidence.epoch_bundles import EpochFacts
 from provstore.evidence.recording import classes, policy
 from provstore.graph.merge import merge
-from provstore.ingest import sealing
+from provstore.ingest import record_signals, sealing
 from provstore.ingest.capture_epochs import CapturedEpoch, CaptureRequest
 from provstore.ingest.capture_lineage import RankLineage
 from provstore.ingest.dump_actions import dump_actions, finite_values, world_of
@@ -25,8 +25,8 @@ from provstore.journal import Journal
 from provstore.model import statuses
 from provstore.model.action import TraceContext
 from provstore.model.evidence import MODES
-from provstore.model.recording_report import EpochReport, RecordReport
-from provstore.sources.capture_directory import Capture, is_capture, read_capture
+from provstore.model.recording_report import EpochReport, RecordReport, SignalReport
+from provstore.sources.capture_directory import Capture, CapturedRank, is_capture, read_capture
 
 Scope = tuple[str, int]
 FROM_DUMPS = "recorded-from-dumps"
@@ -98,7 +98,7 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
         reasons = [*going.refused, *going.problems][:3]
         raise InputError("\n".join(reasons) or "record: nothing there can be used")
     told = (tuple(going.refused), tuple(going.problems), tuple(going.notes))
-    return RecordReport(tuple(going.epochs), *told, journal.position)
+    return RecordReport(tuple(going.epochs), *told, journal.position, tuple(going.signals))
 
 
 @dataclass(slots=True)
@@ -110,6 +110,7 @@ class _Going:
     problems: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    signals: list[SignalReport] = field(default_factory=list)
     calls: int = 0
     """Of which the lineage was put into the journal."""
     _outputs: dict[Scope, Output] = field(default_factory=dict)
@@ -119,7 +120,8 @@ class _Going:
     """Evidence epochs that were signed while an epoch was written."""
 
     def capture(self, found: Capture) -> None:
-        """Record every epoch of a capture directory."""
+        """Record every epoch of a capture directory, and what was seen beside the job."""
+        begun: dict[Scope, int] = {}
         for attempt, ranks in sorted(found.attempts.items()):
             first = next(iter(ranks.values())).header
             run = self.request.run or first.get("run")
@@ -138,6 +140,8 @@ class _Going:
             epochs = sorted({epoch for rank in ranks.values() for epoch in rank.epochs})
             if not epochs:
                 self.problems.append(f"{found.directory}: attempt {attempt}: no line names an epoch: give --epoch")
+            elif found.directory in self.request.paths:
+                begun[scope] = min(begun.get(scope, _begun(ranks)), _begun(ranks))
             lineage = {rank: RankLineage(self.journal, *scope, captured) for rank, captured in ranks.items()}
             for at, epoch in enumerate(epochs):
                 writer = EpochWriter(self._output(scope), epoch)
@@ -153,9 +157,11 @@ class _Going:
                 self.notes += [f"{found.directory}: {text}" for text in one.notes()]
         # Files of one directory need no folder before their names.
         where = f"{found.directory}: " if len(self.request.paths) > 1 else ""
-        self.problems += [where + text for text in found.problems.listed()]
-        self.refused += [where + text for text in found.problems.refused]
-        self.notes += [where + text for text in found.problems.torn]
+        taken = record_signals.take_in(found.directory, begun, self._output)
+        self.signals += taken.reports
+        self.problems += [where + text for text in (*found.problems.listed(), *taken.problems)]
+        self.refused += [where + text for text in (*found.problems.refused, *taken.refused)]
+        self.notes += [where + text for text in (*found.problems.torn, *taken.notes)]
 
     def dumps(self, paths: Sequence[Path]) -> None:
         """Record dumps as one epoch of each attempt that they name."""
@@ -262,6 +268,12 @@ class _Going:
     def _tell(self, done: int, total: int) -> None:
         if self.request.progress:
             self.request.progress(done, total, "recording")
+
+
+def _begun(ranks: Mapping[int, CapturedRank]) -> int:
+    """Return when an attempt began, as its files say; 0 where none does."""
+    stated = [rank.header.get("started_ns") for rank in ranks.values()]
+    return min((at for at in stated if type(at) is int), default=0)
 
 
 def _epoch_files(journal: Journal, scope: Scope, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:

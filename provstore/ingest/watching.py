@@ -23,6 +23,8 @@ from provstore.evidence import whole_files
 from provstore.evidence.recording import orders
 from provstore.evidence.recording.orders import Order
 from provstore.ingest.replicas import Disagreement, Replicas
+from provstore.ingest.watch_spool import SCHEMA, Notes, said_of_closed
+from provstore.model import signals as kinds
 from provstore.model.finding import Finding
 from provstore.model.recording import ExternalSignal, SignalProblem
 from provstore.sources import capture_directory
@@ -30,11 +32,10 @@ from provstore.sources.signals import devices as gpu_devices
 from provstore.sources.signals import prometheus
 from provstore.sources.signals.dcgm import Dcgm
 from provstore.sources.signals.gcm import Gcm
-from provstore.sources.signals.http_client import fetched
+from provstore.sources.signals.http_client import FetchError, fetched
 from provstore.sources.signals.kernel_log import KernelLog, boot_moment_ns
 
-SPOOL, STATE = "watch.jsonl", "watch-state.json"
-SCHEMA = "provstore-watch/1"
+STATE = "watch-state.json"
 JOURNALCTL, DMESG = "journalctl", "dmesg"
 HOLD_STEPS = 50
 """How long an error that an application can cause is followed; one of the hardware until the end of the attempt."""
@@ -82,8 +83,8 @@ class Polled:
         return not any((self.signals, self.disagreements, self.findings, self.ordered, self.closed, self.problems))
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as JSON values."""
-        return asdict(self)
+        """Return it as JSON values; a problem with its entry in the registry of finding codes."""
+        return {**asdict(self), "problems": [{**asdict(one), "code": one.code} for one in self.problems]}
 
 
 class Watch:
@@ -132,6 +133,8 @@ class Watch:
         self._replicas = Replicas(directory, state.get("replicas"))
         self._dumps: dict[str, list[int]] = state.get("dumps", {})
         self._found: set[str] = set(state.get("findings", ()))
+        self._problems: list[list[str]] = state.get("problems", [])
+        """What the round before had: source, kind and text."""
 
     def poll(self) -> Polled:
         """Look at every source once, order what follows from it, and keep it all.
@@ -140,25 +143,32 @@ class Watch:
             StoreError: Orders or state could not be made durable.
             InputError: The control file is none.
         """
-        polled = Polled()
-        self._look(polled)
+        polled, notes = Polled(), Notes(self._now_ns())
+        self._look(polled, notes)
         for signal in polled.signals:
+            because = notes.add(kinds.SIGNAL, asdict(signal))
             if not signal.is_context:
                 for scope in gpu_devices.scopes(signal, self._devices):
-                    polled.ordered.append(orders.give(self._directory, self._order_of(signal, scope)))
+                    self._give(polled, notes, self._order_of(signal, scope), because)
         for one in polled.disagreements:
-            polled.ordered.append(orders.give(self._directory, self._order_of_ranks(one)))
-        self._keep(polled)
+            because = notes.add(kinds.DISAGREEMENT, asdict(one))
+            self._give(polled, notes, self._order_of_ranks(one), because)
+        self._keep(polled, notes)
         return polled
 
-    def _look(self, polled: Polled) -> None:
+    def _give(self, polled: Polled, notes: Notes, order: Order, because: str) -> None:
+        given = orders.give(self._directory, order)
+        polled.ordered.append(given)
+        notes.add(kinds.ORDER, {**asdict(given), "because": because})
+
+    def _look(self, polled: Polled, notes: Notes) -> None:
         at = self._now_ns()
         for look in (self._look_kernel, self._look_dcgm, self._look_gcm):
             try:
                 polled.signals += look(at)
             except (OSError, ProvstoreError, subprocess.SubprocessError) as error:
                 name = look.__name__.removeprefix("_look_")
-                polled.problems.append(SignalProblem(name, "failed", f"{name}: {_said(error)}"))
+                polled.problems.append(SignalProblem(name, _kind(error), f"{name}: {_said(error)}"))
         for reader in (self._kernel, self._dcgm, self._gcm):
             polled.problems += reader.problems
             reader.problems.clear()
@@ -171,7 +181,7 @@ class Watch:
                     polled.closed += orders.close(self._directory, scope, "prometheus")
         if self._sources.replicas:
             polled.disagreements += self._replicas.poll()
-        self._look_dumps(polled)
+        self._look_dumps(polled, notes)
 
     def _look_kernel(self, _at: int) -> list[ExternalSignal]:
         source = self._sources.kernel_log
@@ -201,7 +211,7 @@ class Watch:
         )
         return self._gcm.read(done.returncode, done.stdout[:_MAX_OUTPUT].decode("utf-8", "replace"), at)
 
-    def _look_dumps(self, polled: Polled) -> None:
+    def _look_dumps(self, polled: Polled, notes: Notes) -> None:
         """Diagnose the folder of dumps when it has changed; what is certain or probable escalates its group."""
         folder = self._sources.dumps
         if folder is None or self._diagnose is None or not folder.is_dir():
@@ -222,8 +232,8 @@ class Watch:
                 self._found.add(finding.key)
                 polled.findings.append(finding.summary)
                 scope = "run" if finding.group is None else f"group:{finding.group.name}"
-                order = self._order("desync", scope, finding.summary, "diagnosis", None)
-                polled.ordered.append(orders.give(self._directory, order))
+                because = notes.add(kinds.FINDING, _told(finding))
+                self._give(polled, notes, self._order("desync", scope, finding.summary, "diagnosis", None), because)
 
     def _order_of(self, signal: ExternalSignal, scope: str) -> Order:
         steps = HOLD_STEPS if signal.fault_class == "application" else None
@@ -241,20 +251,16 @@ class Watch:
 
     # What is kept
 
-    def _keep(self, polled: Polled) -> None:
-        lines: list[dict[str, Any]] = [{"t": "signal", **asdict(one)} for one in polled.signals]
-        lines += [{"t": "disagreement", **asdict(one)} for one in polled.disagreements]
-        lines += [{"t": "finding", "summary": text} for text in polled.findings]
-        lines += [{"t": "problem", **asdict(one)} for one in polled.problems]
-        lines += [{"t": "order", **asdict(one)} for one in polled.ordered]
-        lines += [{"t": "closed", "number": one.number, "scope": one.scope} for one in polled.closed]
-        at, own = self._now_ns(), self._directory / SPOOL
+    def _keep(self, polled: Polled, notes: Notes) -> None:
+        before, self._problems = self._problems, [[one.source, one.kind, one.text] for one in polled.problems]
+        for one, said in zip(polled.problems, self._problems, strict=True):
+            if said not in before:
+                # A source that goes on giving nothing is noted once.
+                notes.add(kinds.PROBLEM, {**asdict(one), "code": one.code})
+        for order in polled.closed:
+            notes.add(kinds.CLOSED, said_of_closed(order))
+        notes.append_to(self._directory)
         try:
-            if lines:
-                with own.open("ab") as file:
-                    file.write(
-                        b"".join(orjson.dumps({"schema": SCHEMA, "seen_ns": at, **one}) + b"\n" for one in lines)
-                    )
             whole_files.write(self._directory / STATE, orjson.dumps(self._state()), None)
         except OSError as error:
             raise StoreError(f"{self._directory}: watch: {error.strerror}") from error
@@ -269,6 +275,7 @@ class Watch:
             "replicas": self._replicas.state(),
             "dumps": self._dumps,
             "findings": sorted(self._found),
+            "problems": self._problems,
         }
 
     def _read_state(self) -> dict[str, Any]:
@@ -286,6 +293,13 @@ class Watch:
         return said
 
 
+def _told(finding: Finding) -> dict[str, object]:
+    group = None if finding.group is None else finding.group.name
+    culprits = sorted({one.rank for one in finding.culprits})
+    return {"summary": finding.summary, "code": finding.code, "key": finding.key, "confidence": finding.confidence,
+            "ranks": culprits or None, "group": group, "op": finding.op, "seq": finding.seq}  # fmt: skip
+
+
 def _headers(directory: Path) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
     for path in sorted(directory.glob("capture-rank*.jsonl")):
@@ -300,6 +314,12 @@ def _output(command: list[str]) -> bytes:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise InputError(f"{command[0]}: exit {done.returncode}: {said[0][:200] if said else 'no message'}")
     return done.stdout[:_MAX_OUTPUT]
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, FetchError):
+        return error.kind
+    return "timeout" if isinstance(error, subprocess.TimeoutExpired) else "failed"
 
 
 def _text(path: Path) -> str:

@@ -20,16 +20,17 @@ RANK_CERTIFICATE, KEY_ROTATION, RECOVERY, GAP, RUN_CLOSE = (
     "gap",
     "run-close",
 )
-ACTION, EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, CAPTURE_FAULT, CONTROL = (
+ACTION, EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, CAPTURE_FAULT, CONTROL, EXTERNAL_SIGNAL = (
     "action",
     "epoch-bundle",
     "epoch-link",
     "escalation",
     "capture-fault",
     "control",
+    "external-signal",
 )
-RECORDED_KINDS = (ACTION, EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, CAPTURE_FAULT, CONTROL)
-"""Kinds that tell of single actions and their training epochs."""
+RECORDED_KINDS = (ACTION, EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, CAPTURE_FAULT, CONTROL, EXTERNAL_SIGNAL)
+"""Kinds that tell of single actions and their training epochs, and of what was seen beside the job."""
 KINDS = (INGEST, OBSERVATION, DIGEST, POLICY, RANK_CERTIFICATE, KEY_ROTATION, RECOVERY, GAP, RUN_CLOSE, *RECORDED_KINDS)
 
 FINISHED, ABORTED, COLLECTOR_LOST = "finished", "aborted", "collector-lost"

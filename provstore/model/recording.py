@@ -181,3 +181,8 @@ class SignalProblem:
     text: str
     """``thing: place: reason``."""
     count: int = 1
+
+    @property
+    def code(self) -> str:
+        """Its entry in the registry of finding codes."""
+        return f"signal-{self.kind}"

@@ -44,6 +44,31 @@ class EpochReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalFinding:
+    """A finding among what was seen beside a job."""
+
+    code: str
+    """Its entry in the registry."""
+    source: str
+    """Who says it; where a source gave no information, that source."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReport:
+    """What was seen beside one attempt of a job, in its ``watch.jsonl``."""
+
+    run: str
+    attempt: int
+    new: int
+    """Lines that were recorded now."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """``signal``, ``disagreement``, ``finding``, ``problem``, ``order``, ``closed`` → lines, recorded before or now."""
+    findings: tuple[SignalFinding, ...] = ()
+    """The first hundred."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordReport:
     """What one ``record`` did."""
 
@@ -55,16 +80,19 @@ class RecordReport:
     notes: tuple[str, ...] = ()
     position: int = 0
     """Last acknowledged position of the journal."""
+    signals: tuple[SignalReport, ...] = ()
+    """What was seen beside the job, where somebody watched it."""
 
     @property
     def is_known(self) -> bool:
         """Everything had been recorded before, and nothing was written."""
-        return all(one.status == KNOWN for one in self.epochs)
+        return all(one.status == KNOWN for one in self.epochs) and not any(one.new for one in self.signals)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values; the keys are documented and stable."""
         return {
             "epochs": [{**asdict(one), "counts": {k: dict(v) for k, v in one.counts.items()}} for one in self.epochs],
+            "signals": [{**asdict(one), "counts": dict(one.counts)} for one in self.signals],
             "already_recorded": self.is_known,
             "refused": list(self.refused),
             "problems": list(self.problems),

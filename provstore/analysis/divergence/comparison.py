@@ -60,7 +60,8 @@ class Comparison:
         """By rank: what was equal last, before anything of the rank differed."""
         self._inputs: dict[tuple[object, ...], _Instance] = {}
         self._offsets: dict[str, int] = {}
-        self._step_ns: dict[int, int] = {}
+        self._step_ns: dict[str, dict[int, int]] = {name: {} for name in names}
+        """By run: step → when something of it was first recorded; the clocks of two runs say nothing to each other."""
         self._earliest: dict[int, _Order] = {}
         self._groups = groups
 
@@ -92,9 +93,11 @@ class Comparison:
             if shift:
                 self._offsets.setdefault(group, shift)
         theirs = dict(_keyed(right, self._aligned, shifts))
+        for name, side in zip(self._names, (left, right), strict=True):
+            for one in side:
+                if one.action.step is not None:
+                    self._step_ns[name].setdefault(one.action.step, one.action.at_ns)
         for key, one in _keyed(left, {}, {}):
-            if one.action.step is not None:
-                self._step_ns.setdefault(one.action.step, one.action.at_ns)
             other = theirs.pop(key, None)
             if other is None:
                 self._lone(number, one, bool(b), is_first=True)
@@ -233,13 +236,14 @@ class Comparison:
         step = point.step
         if step is None:
             return
-        times = [ns for at, ns in self._step_ns.items() if abs(at - step) <= self._context]
         for event in events:
+            known = self._step_ns.get(event.run, {})
+            times = [ns for at, ns in known.items() if abs(at - step) <= self._context]
             if event.step is not None:
                 if abs(event.step - step) <= self._context:
                     yield Correlation(event, event.step - step, None)
             elif event.at_ns is not None and times and min(times) <= event.at_ns <= max(times):
-                yield Correlation(event, None, (event.at_ns - self._step_ns.get(step, event.at_ns)) / _NS)
+                yield Correlation(event, None, (event.at_ns - known.get(step, event.at_ns)) / _NS)
 
 
 def compare(

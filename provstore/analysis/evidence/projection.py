@@ -6,8 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from provstore.analysis.evidence.facts import Difference, Fact, multiset_differences, node
-from provstore.graph.action_facts import action_block, own_keys
-from provstore.graph.evidence_facts import BUNDLE_LABELS, KEY_LABELS, bundle_block, members, record_block, record_iri
+from provstore.graph.action_facts import own_keys
+from provstore.graph.evidence_facts import (
+    BUNDLE_LABELS,
+    KEY_LABELS,
+    bundle_block,
+    members,
+    record_block,
+    record_iri,
+    told_blocks,
+)
+from provstore.graph.signal_facts import own_signals
 from provstore.model.block import Block, Nodes, Relations, Statement
 from provstore.model.evidence import EvidenceLog, RecordAt
 
@@ -80,14 +89,13 @@ def _records(log: EvidenceLog, graph: EvidenceNodes, page: Sequence[RecordAt], k
     own = [record_iri(log.run, log.attempt, first + at) for at in range(len(page))]
     known.update(own)
     yield from _compared(graph, block, own)
-    yield from _told(graph, action_block(log.run, log.attempt, first, said), known)
+    for told in told_blocks(log.run, log.attempt, first, said):
+        yield from _told(graph, told, known)
 
 
-def _told(graph: EvidenceNodes, block: Block | None, known: set[str]) -> Iterator[Difference]:
-    """Yield how the nodes that only these records give differ: actions and epochs, and what leads on from them."""
-    if block is None:
-        return
-    own = own_keys(block)
+def _told(graph: EvidenceNodes, block: Block, known: set[str]) -> Iterator[Difference]:
+    """Yield how the nodes that only these records give differ: actions, epochs, signals, what leads on from them."""
+    own = [*own_keys(block), *own_signals(block)]
     known.update(own)
     inside = set(own)
     relations = []

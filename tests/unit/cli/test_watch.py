@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
+import inspect
 import json
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from provstore.evidence.recording import orders
+from provstore.model import recording, signal_codes
 
 XID = "[    7.000000] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.\n"
 APPLICATION = "[    8.000000] NVRM: Xid (PCI:0000:af:00): 31, pid=99, name=python, MMU Fault\n"
@@ -18,6 +24,26 @@ APPLICATION = "[    8.000000] NVRM: Xid (PCI:0000:af:00): 31, pid=99, name=pytho
 
 def digest(value):
     return f"sha256:{value:064x}"
+
+
+@contextlib.contextmanager
+def serving(body):
+    """Answer every request with these bytes; yield the address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 def write(capture, rank, *calls, mode="a"):
@@ -132,6 +158,41 @@ def test_a_source_that_cannot_be_read_is_no_information_and_the_others_are_read(
     assert look("--gcm", "false")[0] == 3
 
 
+def test_a_problem_of_a_source_is_told_by_its_code_each_time_and_kept_once(command, home, capture):
+    for _ in range(3):
+        answer = command("watch", "--directory", capture, "--once", "--gcm", "false")
+        assert (answer.code, "no information: signal-failed: gcm" in answer.out) == (3, True)
+    kept = [json.loads(line) for line in (capture / "watch.jsonl").read_text().splitlines()]
+    assert [(one["t"], one["code"], one["source"]) for one in kept] == [("problem", "signal-failed", "gcm")]
+    command("watch", "--directory", capture, "--once")
+    command("watch", "--directory", capture, "--once", "--gcm", "false")
+    assert len((capture / "watch.jsonl").read_text().splitlines()) == 2, "it came again after it was over"
+
+
+def test_a_query_without_series_is_a_finding_after_five_polls(command, home, capture, monkeypatch):
+    with serving(b'{"status":"success","data":{"resultType":"vector","result":[]}}') as url:
+        monkeypatch.setenv("PROMETHEUS_QUERY_URL", url)
+        answers = [command("watch", "--directory", capture, "--once", "--json", "--above", "temp=90") for _ in range(6)]
+    codes = [[one["code"] for one in json.loads(one.out)["problems"]] for one in answers]
+    assert codes == [[], [], [], [], ["signal-empty"], []]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [(b"<html>", "signal-malformed"), (b'{"status":"error"}', "signal-malformed")]
+)
+def test_an_answer_that_is_none_is_a_finding(command, home, capture, monkeypatch, body, code):
+    with serving(body) as url:
+        monkeypatch.setenv("PROMETHEUS_QUERY_URL", url)
+        answer = command("watch", "--directory", capture, "--once", "--json", "--above", "temp=90")
+    assert (answer.code, [one["code"] for one in json.loads(answer.out)["problems"]]) == (3, [code])
+
+
+def test_every_kind_of_problem_is_in_the_registry():
+    documented = re.search(r'kind: str\n    """(.+?)"""', inspect.getsource(recording.SignalProblem))[1]
+    kinds = re.findall(r"``([a-z-]+)``", documented)
+    assert {recording.SignalProblem("x", kind, "").code for kind in kinds} == {one.name for one in signal_codes.SIGNALS}
+
+
 def test_everything_that_was_seen_is_kept_beside_the_capture(look, capture, tmp_path):
     log = tmp_path / "kern.log"
     log.write_text("")
@@ -180,10 +241,12 @@ def test_a_watcher_goes_on_until_it_is_interrupted(capture, home):
         time.sleep(0.05)
     for rank in range(4):
         write(capture, rank, (1, rank == 1))
-    while not (capture / "control.json").exists() and time.monotonic() < until:
-        time.sleep(0.05)
+    late = threading.Timer(60, running.kill)
+    late.start()
+    told = running.stdout.readline()
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=30)
+    late.cancel()
     assert running.returncode == 130, err
-    assert "rank 1 differ" in out
+    assert "rank 1 differ" in told
     assert orders.read(capture)[0].scope == "group:pg"

@@ -20,6 +20,7 @@ from provstore.model import evidence
 from provstore.model.action import Action
 from provstore.model.evidence import AgreedDigest, Observation
 from provstore.model.recording import Escalation
+from provstore.model.signals import SeenSignal
 
 A, B = "a" * 64, "b" * 64
 GOLDEN = bytes.fromhex("03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8")
@@ -226,6 +227,38 @@ BUILT = {
         common("control", 8)
         | {"reason": "look", "scope": "rank:1", "state": "opened", "what": "escalation", "who": "ann@host"},
     ),
+    "external-signal": (
+        records.external_signal(
+            "job",
+            2,
+            9,
+            SeenSignal(
+                "signal", "kernel-log", "NVRM: Xid", 11, A, 5, 7, "xid", None, "h", "0000:3b:00", (0, 3),
+                values={"xid": 79, "is_context": False},
+            ),
+            file=(A, 400),
+        ),
+        common("external-signal", 9, None, "i64:7")
+        | {
+            "because": None,
+            "code": None,
+            "device": "0000:3b:00",
+            "file": {"bytes": 400, "sha256": A},
+            "host": "h",
+            "line": A,
+            "offset": 5,
+            "opens": None,
+            "ranks": [0, 3],
+            "scope": None,
+            "seen_ns": "i64:11",
+            "source": "kernel-log",
+            "step": None,
+            "text": "NVRM: Xid",
+            "trigger": "xid",
+            "values": [{"n": "is_context", "t": "b", "v": False}, {"n": "xid", "t": "i", "v": "i64:79"}],
+            "what": "signal",
+        },
+    ),
 }  # fmt: skip
 """What a builder gives, and the same record written by hand from its specification."""
 
@@ -283,6 +316,7 @@ _TEXTS = {
     "escalation": {"close_reason", "scope", "source", "trigger"},
     "capture-fault": {"error", "place"},
     "control": {"scope", "state", "what", "who"},
+    "external-signal": {"code", "device", "host", "opens", "scope", "source", "text", "trigger"},
 }  # fmt: skip
 """Members that take any text, beside those that do so in every kind."""
 
