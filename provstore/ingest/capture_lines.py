@@ -93,7 +93,7 @@ def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> 
         InputError: A member that is needed is missing, or a value is none of its kind.
     """
     op, name = text(said, "op"), text(said, "name")
-    shape, dtype = said.get("shape"), text_or_none(said, "dtype")
+    shape, dtype, reason = said.get("shape"), text_or_none(said, "dtype"), text_or_none(said, "uncarried")
     return dict(
         action_id=f"{ids.component(op)}/{rank}/{_step(step)}/{ids.component(name)}",
         op=op,
@@ -108,6 +108,7 @@ def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> 
         dtypes_out=None if dtype is None else (dtype,),
         name=name,
         carried_by=texts(said, "carried_by") or (),
+        extra={} if reason is None else {"uncarried": reason},
         **demanded(said, op),
     )
 

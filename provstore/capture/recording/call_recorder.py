@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +36,7 @@ _DDP_REDUCES_BY = "sum"
 _UNJUDGED = Judged(UNKNOWN, RecordingPolicy(FULL, "unknown side-effect class", "4"))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Recorded:
     """A call on its way to its line."""
 
@@ -80,6 +82,8 @@ class CallRecorder:
         self._group_seen = group_seen
         self._groups: set[int] = set()
 
+        self._under_way: weakref.WeakSet[Recorded] = weakref.WeakSet()
+        self._changed = threading.Condition()
     def before(self, call: LiveCall) -> None:
         """Judge a call, test its inputs, and copy what it may overwrite."""
         began = time.thread_time_ns()
@@ -121,11 +125,19 @@ class CallRecorder:
 
     def done(self, call: LiveCall) -> None:
         """Test the outputs, copy them, and have the content of the call found."""
+        with self._changed:
+            self._under_way.add(recorded)
+
+    def await_done(self, seconds: float) -> None:
+        """Wait until the calls that were issued are done: who waits for a future goes on before others are told."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._under_way, seconds)
         began = time.thread_time_ns()
         recorded = self._recorded(call)
         try:
             self._take_outputs(call, recorded)
         except Exception as error:
+        self._guard.hook(self._carriers.saw_result, call)
             recorded.content.fail(error)
             raise
         finally:
@@ -208,8 +220,13 @@ class CallRecorder:
         )
 
     def _place(self, call: LiveCall, recorded: Recorded) -> Place:
+            lambda: self._saw_late(call, recorded),
         group = call.group
         return Place(
+    def _saw_late(self, call: LiveCall, recorded: Recorded) -> None:
+        for side in recorded.content.sides():
+            self._alarms.saw_call(names.group_key(call), side.is_finite)
+
             group=names.group_key(call),
             number=call.op_id if call.is_point_to_point and call.op_id is not None else call.seq or 0,
             op=names.op_of(call.name),

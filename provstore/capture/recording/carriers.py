@@ -1,14 +1,24 @@
-"""Which call carries the gradient of which parameter: by the memory it moves, and by the buckets of DDP."""
+"""Which call carries the gradient of which parameter: by the memory it moves, and by the buckets of DDP.
+
+DDP cuts its parameters into buckets when it is made, and once more after its first backward pass, in the order in which
+gradients became ready. Rank 0 then tells the others by two broadcasts, which are seen here like any other call.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provstore.capture.collective_calls import LiveCall
 from provstore.capture.fail_open import tried
 
-_ALL_REDUCE = "ALLREDUCE"
+_ALL_REDUCE, _BROADCAST = "ALLREDUCE", "BROADCAST"
+_INDEX_DTYPE = "torch.int32"
+"""Of the tensors in which DDP tells its buckets."""
+
+NOT_KNOWN = "which gradients the buckets of DDP hold is not known"
+NO_SUCH_CALL = "no call of the step is of the size and type of its bucket"
 
 
 class Carriers:
@@ -38,10 +48,29 @@ class Carriers:
 
     def carried(self, call: LiveCall) -> list[str]:
         """Return the names of the gradients that a call, about to be issued, carries; each is carried once."""
+        for buckets in self._meant(call):
+            buckets.expect()
         if not self._ready or call.is_point_to_point:
             return []
         keys = [key for tensor in call.inputs for key in self._inside(tensor)] or self._in_bucket(call)
         return [name for name, _ in (self._ready.pop(key) for key in dict.fromkeys(keys))]
+
+    def saw_result(self, call: LiveCall) -> None:
+        """Look at what a call gave: a broadcast may be the one in which DDP tells its buckets."""
+        meant = self._meant(call)
+            meant[0].take(call.outputs[0].tolist())
+
+    def why_not(self) -> dict[str, str]:
+        """Return why nothing carries the gradients that are ready, by name; those of no DDP model are not in it."""
+        return {
+            name: buckets.reason
+            for buckets in self._buckets
+            for key, (name, _) in self._ready.items()
+            if buckets.holds(key)
+        }
+
+        """Return whether a call is an all_reduce in a group of a model that is wrapped by DDP."""
+        return call.name == _ALL_REDUCE and any(one.is_in(call.group.reference()) for one in self._buckets)
 
     def end_step(self) -> None:
         """Forget what no call carried, and let the next backward pass begin with the first bucket."""
@@ -53,6 +82,15 @@ class Carriers:
     def _inside(self, tensor: Any) -> list[int]:
         storage, _ = tried(_storage, tensor)
         if storage is None or storage not in self._by_storage:
+    def _meant(self, call: LiveCall) -> list[_Buckets]:
+        """Return the models that a broadcast may tell the new buckets of."""
+        if call.name != _BROADCAST or not self._buckets:
+            return []
+        tensor = call.outputs[0] if len(call.outputs) == 1 else None
+        if tensor is None or str(tensor.dtype) != _INDEX_DTYPE:
+            return []
+        return [one for one in self._buckets if one.may_be_told(call.group.reference(), tensor)]
+
             return []
         begin = tensor.data_ptr()
         end = begin + tensor.numel() * tensor.element_size()
@@ -84,25 +122,65 @@ class _Buckets:
             if parameter.requires_grad and name not in ignored and id(parameter) in names
         ]
         self._is_final = False
-        self._backward_passes = 0
         self._next = 0
-        self._known = self._look()
+        self._keys = frozenset(map(id, self._parameters))
+        self._told: list[Any] | None = None
+        """Parameters in the order of the new buckets, as rank 0 told it; how many lie in each comes next."""
+        self._kept: list[list[Any]] = []
+        """What was known before it was about to tell."""
+        said = self._model._get_ddp_logging_data()  # noqa: SLF001  torch has no public name for it
+        # Past its first pass, DDP may have made them anew already; where it looks for unused parameters it never does.
+        is_fresh = not said.get("iteration") or bool(said.get("find_unused_parameters"))
+        self._known = self._first_buckets(_numbers(said.get("bucket_sizes"))) if is_fresh else []
+        self._look()
 
     def begin(self) -> None:
         """Expect the first bucket of another backward pass.
 
         The model is asked here and not when a bucket is issued: its reducer holds its lock then.
         """
-        self._backward_passes += 1
         self._next = 0
         if not self._is_final:
-            self._known = self._look()
+            self._look()
+
+    @property
+    def reason(self) -> str:
+        """Why a call that carries one of its gradients is not found."""
+        return NO_SUCH_CALL if self._known else NOT_KNOWN
+
+    def holds(self, key: int) -> bool:
+        """Return whether a parameter is one of the model's."""
+        return key in self._keys
+
+    def may_be_told(self, group: Any, tensor: Any) -> bool:
+        """Return whether a broadcast tensor may be of this model's new buckets: their order, or their sizes."""
+        if self._is_final or group is not self._model.process_group:
+            return False
+        return self._told is not None or tensor.numel() == len(self._parameters) + 1
+
+    def expect(self) -> None:
+        """Know nothing from now on: rank 0 is about to tell, and it may not be seen."""
+        self._kept, self._known = self._known or self._kept, []
+
+    def take(self, numbers: Sequence[int]) -> None:
+        """Take in what rank 0 told: first the order of the parameters and the number of buckets, then their sizes."""
+        told, self._told = self._told, None
+        *order, count = numbers
+        if told is not None and min(numbers) > 0 and sum(numbers) == len(told):
+            ends = [0, *itertools.accumulate(numbers)]
+            self._known, self._kept, self._next = [told[a:b] for a, b in itertools.pairwise(ends)], [], 0
+        elif told is None and count > 0 and sorted(order) == list(range(len(self._parameters))):
+            self._told = [self._parameters[at] for at in order]
+        elif told is None:
+            self._known, self._kept = self._kept, []
+
+    def is_in(self, group: Any) -> bool:
+        """Return whether the model reduces its gradients in a group."""
+        return group is not None and group is self._model.process_group
 
     def next_if(self, group: Any, tensor: Any, ready: Mapping[int, Any]) -> list[int]:
         """Return the parameters of the next bucket if this tensor can be nothing else, else nothing."""
-        if group is not self._model.process_group:
-            return []
-        if self._next >= len(self._known):
+        if group is not self._model.process_group or not self._known:
             return []
         bucket = self._known[self._next]
         fits = (
@@ -112,20 +190,17 @@ class _Buckets:
         )
         if not fits:
             return []
-        self._next += 1
+        self._next = (self._next + 1) % len(self._known)
         return [id(parameter) for parameter in bucket]
 
-    def _look(self) -> list[list[Any]]:
+    def _look(self) -> None:
+        """Ask the model for its new buckets; it tells them later than rank 0 does."""
         said = self._model._get_ddp_logging_data()  # noqa: SLF001  torch has no public name for it
         rebuilt = str(said.get("rebuilt_per_bucket_param_indices", ""))
         if said.get("has_rebuilt_buckets") and rebuilt:
             buckets = [[self._parameters[int(at)] for at in part.split()] for part in rebuilt.split(",")]
             self._is_final = _sizes(buckets) == _numbers(said.get("rebuilt_bucket_sizes"))
-            return buckets if self._is_final else []
-        # DDP makes its buckets anew after the first pass, unless it looks for unused parameters, and tells it later.
-        if self._backward_passes and not said.get("find_unused_parameters"):
-            return []
-        return self._first_buckets(_numbers(said.get("bucket_sizes")))
+            self._known = buckets if self._is_final else []
 
     def _first_buckets(self, sizes: Sequence[int]) -> list[list[Any]]:
         """Return the buckets before the first pass: parameters from the last to the first, cut where the sizes say."""

@@ -37,6 +37,7 @@ from provstore.model.recording import FULL, Escalation
 
 AUTO_EPOCH_STEPS = 1000
 _CLOSE_SECONDS = 30.0
+_CALLS_SECONDS = 2.0
 _BACKENDS = frozenset({"gloo", "nccl"})
 _BLOBS = "blobs"
 
@@ -200,6 +201,8 @@ class Session:
     def close(self, reason: str, *, is_clean: bool) -> None:
         """Write what is left and stop listening."""
         self.guard.run("methods", self.methods.unwrap)
+        if is_clean:
+            self.guard.run("calls", self._calls.await_done, _CALLS_SECONDS)
         self.guard.run("hooks", self.hooks.detach)
         self.guard.run("events", self.events.end_step)
         self.guard.run("events", self.events.detach)

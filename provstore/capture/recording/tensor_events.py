@@ -38,6 +38,8 @@ class _Event:
     entry: Entry | None = None
     carried_by: list[str] = field(default_factory=list)
     has_content: bool = False
+    uncarried: str | None = None
+    """Why no call carries it, where DDP should."""
     is_settled: bool = False
 
 
@@ -91,9 +93,11 @@ class TensorEvents:
     def end_step(self) -> None:
         """Let the events of the step be written: what carried nothing until now, carries nothing."""
         with self._lock:
-            events, self._open = list(self._open.values()), {}
+            events, self._open = self._open, {}
             self._seen.clear()
-        for event in events:
+        reasons = self._carriers.why_not()
+        for (_, name), event in events.items():
+            event.uncarried = None if event.carried_by else reasons.get(name)
             self._settle(event)
         self._carriers.end_step()
 
@@ -198,7 +202,8 @@ def _line(event: _Event, content: Content, mode: str) -> dict[str, Any]:
         said |= {name: value for name, value in found.items() if value is not None}
         if side.snapshot is not None:
             said["snap"] = side.snapshot
-    return said | ({"carried_by": list(event.carried_by)} if event.carried_by else {})
+    carrier = {"carried_by": list(event.carried_by) or None, "uncarried": event.uncarried}
+    return said | {name: value for name, value in carrier.items() if value is not None}
 
 
 def _tensors(value: Any) -> list[Any]:
