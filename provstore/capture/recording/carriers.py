@@ -58,6 +58,8 @@ class Carriers:
     def saw_result(self, call: LiveCall) -> None:
         """Look at what a call gave: a broadcast may be the one in which DDP tells its buckets."""
         meant = self._meant(call)
+        # Of two models that it may be of it says nothing; and what lies on a device is not waited for.
+        if len(meant) == 1 and call.outputs[0].device.type == "cpu":
             meant[0].take(call.outputs[0].tolist())
 
     def why_not(self) -> dict[str, str]:
@@ -69,6 +71,7 @@ class Carriers:
             if buckets.holds(key)
         }
 
+    def is_of_ddp(self, call: LiveCall) -> bool:
         """Return whether a call is an all_reduce in a group of a model that is wrapped by DDP."""
         return call.name == _ALL_REDUCE and any(one.is_in(call.group.reference()) for one in self._buckets)
 
@@ -79,9 +82,6 @@ class Carriers:
         for buckets in self._buckets:
             buckets.begin()
 
-    def _inside(self, tensor: Any) -> list[int]:
-        storage, _ = tried(_storage, tensor)
-        if storage is None or storage not in self._by_storage:
     def _meant(self, call: LiveCall) -> list[_Buckets]:
         """Return the models that a broadcast may tell the new buckets of."""
         if call.name != _BROADCAST or not self._buckets:
@@ -91,6 +91,9 @@ class Carriers:
             return []
         return [one for one in self._buckets if one.may_be_told(call.group.reference(), tensor)]
 
+    def _inside(self, tensor: Any) -> list[int]:
+        storage, _ = tried(_storage, tensor)
+        if storage is None or storage not in self._by_storage:
             return []
         begin = tensor.data_ptr()
         end = begin + tensor.numel() * tensor.element_size()
@@ -121,9 +124,9 @@ class _Buckets:
             for name, parameter in model.module.named_parameters()
             if parameter.requires_grad and name not in ignored and id(parameter) in names
         ]
+        self._keys = frozenset(map(id, self._parameters))
         self._is_final = False
         self._next = 0
-        self._keys = frozenset(map(id, self._parameters))
         self._told: list[Any] | None = None
         """Parameters in the order of the new buckets, as rank 0 told it; how many lie in each comes next."""
         self._kept: list[list[Any]] = []
