@@ -81,9 +81,9 @@ class CallRecorder:
         self._carried = carried
         self._group_seen = group_seen
         self._groups: set[int] = set()
-
         self._under_way: weakref.WeakSet[Recorded] = weakref.WeakSet()
         self._changed = threading.Condition()
+
     def before(self, call: LiveCall) -> None:
         """Judge a call, test its inputs, and copy what it may overwrite."""
         began = time.thread_time_ns()
@@ -122,9 +122,6 @@ class CallRecorder:
             self._outbox.add(entry)
         for name in recorded.carries:
             self._carried(name, names.action_id(call, self._rank))
-
-    def done(self, call: LiveCall) -> None:
-        """Test the outputs, copy them, and have the content of the call found."""
         with self._changed:
             self._under_way.add(recorded)
 
@@ -132,12 +129,15 @@ class CallRecorder:
         """Wait until the calls that were issued are done: who waits for a future goes on before others are told."""
         with self._changed:
             self._changed.wait_for(lambda: not self._under_way, seconds)
+
+    def done(self, call: LiveCall) -> None:
+        """Test the outputs, copy them, and have the content of the call found."""
         began = time.thread_time_ns()
         recorded = self._recorded(call)
+        self._guard.hook(self._carriers.saw_result, call)
         try:
             self._take_outputs(call, recorded)
         except Exception as error:
-        self._guard.hook(self._carriers.saw_result, call)
             recorded.content.fail(error)
             raise
         finally:
@@ -219,14 +219,10 @@ class CallRecorder:
             self._place(call, recorded),
         )
 
+
     def _place(self, call: LiveCall, recorded: Recorded) -> Place:
-            lambda: self._saw_late(call, recorded),
         group = call.group
         return Place(
-    def _saw_late(self, call: LiveCall, recorded: Recorded) -> None:
-        for side in recorded.content.sides():
-            self._alarms.saw_call(names.group_key(call), side.is_finite)
-
             group=names.group_key(call),
             number=call.op_id if call.is_point_to_point and call.op_id is not None else call.seq or 0,
             op=names.op_of(call.name),

@@ -200,9 +200,9 @@ class Session:
 
     def close(self, reason: str, *, is_clean: bool) -> None:
         """Write what is left and stop listening."""
-        self.guard.run("methods", self.methods.unwrap)
         if is_clean:
             self.guard.run("calls", self._calls.await_done, _CALLS_SECONDS)
+        self.guard.run("methods", self.methods.unwrap)
         self.guard.run("hooks", self.hooks.detach)
         self.guard.run("events", self.events.end_step)
         self.guard.run("events", self.events.detach)
