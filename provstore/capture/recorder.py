@@ -131,6 +131,17 @@ class Recorder:
         if session is not None:
             session.guard.run("step", self._step, session, step, loss, grad_norm, norm_is_local, parameters)
 
+    def detector(self, name: str, score: float, step: int | None = None) -> None:
+        """Take what a detector of your own says; above 0.8 this rank is recorded in full, until it is below 0.5 again.
+
+        Args:
+            name: Of the detector; it stands in the source of what it escalates.
+            score: How unusual it is, from 0 to 1; 0.8 itself escalates nothing. NaN is refused and becomes a fault.
+            step: Of which training step it is; default is the one under way.
+        """
+        if self._session is not None:
+            self._session.guard.run("detector", self._session.alarms.saw_score, name, score, step)
+
     def data(self, batch_ids: Any, *, skipped: str | None = None) -> None:
         """Keep a digest of the ids of the samples of a batch; ``skipped`` says why it was not trained on."""
         if self._session is not None:

@@ -110,7 +110,7 @@ class Escalation:
     """``loss-spike``, ``grad-norm``, ``non-finite``, ``replica-disagreement``, ``detector``, ``xid``, ``desync``,
     ``prometheus`` or ``manual``."""
     source: str
-    """Who saw it: ``rank:2``, ``watch``, ``operator``."""
+    """Who saw it: ``rank:2``, ``rank:2/<detector>`` for a detector of the program's own, ``watch``, ``operator``."""
     scope: str
     """``rank:<r>``, ``group:<name>``, ``host:<h>``, ``epoch`` or ``run``."""
     rule: str
@@ -129,7 +129,8 @@ class Escalation:
     reason: str | None = None
     """What the operator wrote, or the line that was read."""
     evidence: tuple[str, ...] = ()
-    """What it rests on; ``extended-by:<trigger>`` for another trigger that fired while it was open."""
+    """What it rests on; ``extended-by:<trigger>`` for another trigger that fired while it was open, with the name of a
+    detector of the program's own behind it (``extended-by:detector/<name>``)."""
     event: str = "opened"
     """What this state of it says: ``opened``, ``extended`` or ``closed``."""
 

@@ -15,12 +15,14 @@ import orjson
 
 from provstore.errors import InputError
 from provstore.evidence.recording import orders
-from provstore.evidence.recording.detectors import GRAD_NORM, LOSS_SPIKE, GradNorm, LossSpike
+from provstore.evidence.recording.detectors import GradNorm, LossSpike
 from provstore.evidence.recording.escalation import Escalator
+from provstore.evidence.recording.signals import CLEAR_LIMIT, LIMIT
 from provstore.model.canonical import tag_double, tagged_double
 from provstore.model.recording import AnomalySignal, Escalation
 
-NON_FINITE = "non-finite"
+NON_FINITE, DETECTOR = "non-finite", "detector"
+_MOST_DETECTORS, _MOST_CHARACTERS = 1_000, 100
 _RUN = "run"
 _FLOATS = ("value", "threshold")
 
@@ -38,13 +40,18 @@ class Alarms:
     def __init__(self, directory: Path, rank: int, before: Path | None, opened: Callable[[Escalation], None]) -> None:
         left_open, first = left_behind(before)
         self._directory = directory
-        self._rank = rank
+        self._own = f"rank:{rank}"
+        """Scope of what this rank alone does."""
         self._opened = opened
         self._escalator = Escalator(rank=rank, open=left_open, first_number=first)
         self._loss, self._norm = LossSpike(), GradNorm()
         self._step = 0
         self._called: set[str] = set()
         self._non_finite: set[str] = set()
+        self._scores: dict[str, float] = {}
+        """Latest score of each detector of the program's own."""
+        self._has_scores = False
+        """Whether one of them said anything in this step."""
         self._control_seen: tuple[int, int] | None = None
         self._lock = threading.RLock()
 
@@ -70,6 +77,30 @@ class Alarms:
             if is_finite is False:
                 self._fire(scope, None)
 
+    def saw_score(self, name: str, score: float, step: int | None) -> None:
+        """Take what a detector of the program's own says; a score above the limit escalates this rank at once.
+
+        Raises:
+            ConfigError: The score is not a number from 0 to 1.
+            ValueError: The name or the step is none, or there are too many names.
+        """
+        if not isinstance(name, str) or not 0 < len(name) <= _MOST_CHARACTERS or not name.isprintable():
+            raise ValueError(f"detector: {name!r:.120}: is no name of 1 to {_MOST_CHARACTERS} characters")
+        if step is not None and (type(step) is not int or step < 0):
+            raise ValueError(f"detector: {name}: step: {step!r:.80} is not a number from 0")
+        signal = AnomalySignal(name, score if isinstance(score, bool) else float(score))
+        with self._lock:
+            if name not in self._scores and len(self._scores) >= _MOST_DETECTORS:
+                raise ValueError(f"detector: {name}: is one name more than {_MOST_DETECTORS}")
+            self._scores[name], self._has_scores = signal.score, True
+            was_open = self._scopes()
+            found = self._escalator.fire(
+                DETECTOR, self._own, self._step, time.time_ns(), value=signal.score, threshold=LIMIT, signal=signal,
+                detector=name, reason=None if step is None else f"score of step {step}",
+            )  # fmt: skip
+            if found is not None and self._own not in was_open:
+                self._opened(found)
+
     def end_step(
         self, step: int, loss: float | None, grad_norm: float | None, *, norm_is_local: bool
     ) -> list[Escalation]:
@@ -77,7 +108,8 @@ class Alarms:
         with self._lock:
             now = time.time_ns()
             self._step = step
-            self._judge_numbers(loss, grad_norm, f"rank:{self._rank}" if norm_is_local else _RUN, now)
+            self._judge_numbers(loss, grad_norm, self._own if norm_is_local else _RUN, now)
+            self._judge_scores(step)
             for scope in self._called - self._non_finite:
                 self._escalator.calm(NON_FINITE, scope, step)
             for one in self._escalator.open:
@@ -89,7 +121,7 @@ class Alarms:
             news = list(self._escalator.step(step, now))
             self._step = step + 1
         for one in news:
-            if one.event == "opened" and one.source != f"rank:{self._rank}":
+            if one.event == "opened" and not self._escalator.is_own(one):
                 self._opened(one)
         return news
 
@@ -112,18 +144,29 @@ class Alarms:
         else:
             self._escalator.calm(NON_FINITE, _RUN, self._step)
         seen = None if loss is None else self._loss.update(loss)
-        self._heed(seen, LOSS_SPIKE, _RUN, now)
+        self._heed(seen, self._loss.trigger, _RUN, now)
         norm = None if grad_norm is None else self._norm.update(abs(grad_norm), loss)
-        self._heed(norm, GRAD_NORM, norm_scope, now)
+        self._heed(norm, self._norm.trigger, norm_scope, now)
+
+    def _judge_scores(self, step: int) -> None:
+        """Count a calm step when every detector was calm at its latest; none when none said anything."""
+        if not self._has_scores:
+            self._escalator.silent(DETECTOR, self._own, step)
+        elif max(self._scores.values()) < CLEAR_LIMIT:
+            self._escalator.calm(DETECTOR, self._own, step)
+        self._has_scores = False
+
+    def _scopes(self) -> set[str]:
+        return {one.scope for one in self._escalator.open}
 
     def _heed(self, reading: Any, trigger: str, scope: str, now: int) -> None:
-        was_open = {one.scope for one in self._escalator.open}
+        was_open = self._scopes()
         found = self._escalator.heed(reading, trigger, scope, self._step, now)
         if found is not None and scope not in was_open:
             self._opened(found)
 
     def _fire(self, scope: str, value: float | None) -> None:
-        was_open = {one.scope for one in self._escalator.open}
+        was_open = self._scopes()
         self._non_finite.add(scope)
         found = self._escalator.fire(
             NON_FINITE, scope, self._step, time.time_ns(), value=value, signal=AnomalySignal(NON_FINITE, 1.0)

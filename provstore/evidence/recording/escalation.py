@@ -104,6 +104,7 @@ class Escalator:
         signal: AnomalySignal | None = None,
         ends: str | None = None,
         steps: int | None = None,
+        detector: str | None = None,
         reason: str | None = None,
         evidence: Sequence[str] = (),
     ) -> Escalation | None:
@@ -119,6 +120,7 @@ class Escalator:
             signal: How unusual it is; a score that does not escalate opens nothing.
             ends: How it ends, where that is not the trigger's way: ``hold`` for an XID of an application.
             steps: How long a manual one lasts.
+            detector: Name of a detector of the program's own; it stands behind this rank in the source.
             reason: What an operator or a log says.
             evidence: What it rests on.
 
@@ -140,10 +142,11 @@ class Escalator:
         before = state.causes.get(trigger)
         is_cycle = state.open is None or (before is not None and before.calm >= self._settings.clear_steps)
         if state.open is None:
-            opened = Escalation(self._number, trigger, self._source, scope, kind.rule, at_ns, step, value, threshold)
+            source = self._source if detector is None else f"{self._source}/{detector}"
+            opened = Escalation(self._number, trigger, source, scope, kind.rule, at_ns, step, value, threshold)
             self._open(state, replace(opened, reason=reason, evidence=tuple(evidence)))
         elif before is None:
-            self._extend(state, trigger, kind.rule)
+            self._extend(state, trigger if detector is None else f"{trigger}/{detector}", kind.rule)
         if is_cycle and kind.is_capped:
             self._count_cycle(state)
         state.causes[trigger] = _Cause(kind.ends, kind.is_capped, self._now, steps or 0)
@@ -238,6 +241,10 @@ class Escalator:
         own = (state.open for state in self._scopes.values())
         return (*(one for one in own if one is not None), *self._ordered.open.values())
 
+    def is_own(self, one: Escalation) -> bool:
+        """Return whether this rank opened an escalation by itself."""
+        return one.source == self._source or one.source.startswith(f"{self._source}/")
+
     def _open_in(self, scope: str) -> Escalation | None:
         state = self._scopes.get(scope)
         return None if state is None else state.open
@@ -255,7 +262,7 @@ class Escalator:
     def _rearm(self, one: Escalation) -> None:
         self._number = max(self._number, one.number + 1)
         kind = TRIGGERS.get(one.trigger)
-        if kind is None or one.source != self._source:
+        if kind is None or not self.is_own(one):
             return
         state = self._scopes.setdefault(one.scope, _Scope())
         state.open, state.opened = replace(one, event="extended"), 1
@@ -269,13 +276,13 @@ class Escalator:
         state.open, state.opened = one, self._now
         self._news.append(one)
 
-    def _extend(self, state: _Scope, trigger: str, rule: str) -> None:
+    def _extend(self, state: _Scope, by: str, rule: str) -> None:
         if state.open is None:
             return
         state.open = replace(
             state.open,
             rule=min(state.open.rule, rule),
-            evidence=(*state.open.evidence, f"extended-by:{trigger}"),
+            evidence=(*state.open.evidence, f"extended-by:{by}"),
             event="extended",
         )
         self._news.append(state.open)

@@ -9,6 +9,8 @@ from provstore.model.recording import AnomalySignal
 
 LIMIT = 0.8
 """A score above it escalates; the limit itself does not."""
+CLEAR_LIMIT = 0.5
+"""Below it a detector of the program's own is calm again."""
 
 _JUST_ABOVE = math.nextafter(LIMIT, 1.0)
 
