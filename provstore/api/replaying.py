@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provstore import config
 from provstore.api.reexecuting import Recomputed, collectives, recomputed
 from provstore.api.stored_runs import StoredRun, Trustworthiness, opened_journal, stored_run, trustworthiness
 from provstore.errors import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, ConfigError, InputError
@@ -28,9 +30,14 @@ from provstore.model.action import Action
 
 if TYPE_CHECKING:
     from provstore.api.believing import Belief
+    from provstore.api.verifying_epoch import EpochLook, Opens
+    from provstore.journal import Journal
+    from provstore.stores import GraphStore
 
 SCHEMA = "provstore-replay/1"
 PAGE = 50
+BOTH = "both"
+SOURCES = (BOTH, "journal")
 _EXACT, _MISMATCH = "exact", "mismatch"
 
 
@@ -50,6 +57,8 @@ class ReplayRequest:
     skip: Path | None = None
     checkpoint: Path | None = None
     unverified: bool = False
+    source: str = BOTH
+    """``both``, or ``journal``: then the graph is not compared with the records of the epoch."""
     offset: int = 0
     limit: int = PAGE
 
@@ -57,6 +66,8 @@ class ReplayRequest:
         """Refuse what does not fit together."""
         if self.instance is not None and not self.execute:
             raise ConfigError("--instance: it goes with --execute")
+        if self.source not in SOURCES:
+            raise ConfigError(f"{self.source}: --source: not known; known are {', '.join(SOURCES)}")
         if self.epoch < 0 or self.offset < 0 or self.limit < 0:
             raise ConfigError("--epoch, --offset, --limit: are no numbers below 0")
 
@@ -159,21 +170,43 @@ def replay(
 
         require_allowed("replay --execute", store, journal)
     with opened_journal(store, journal) as found:
-        run = stored_run(found, request.run, request.attempt, request.epoch)
-        trust = trustworthiness(run, belief, unverified=request.unverified)
-        facts = epoch_facts(run, request.epoch)
-        _require_rank(request, facts)
-        skips = skips_from(request.skip.read_bytes(), str(request.skip)) if request.skip else ()
-        given = Given(request.checkpoint) if request.checkpoint else None
-        plan = restore_plan(facts, run.held, skips, given)
-        page = _page(run, request)
-        executed, count = None, 0
-        if request.execute:
-            count = collectives(run, request.epoch)
-            executed = tuple(recomputed(run, request.epoch, request.instance, request.rank))
-        anchors = _against(run, request) if request.against else None
-        notes = _notes(run, executed)
+        return replayed(request, found, lambda: _graph_of(config.store_uri(store), found.directory), belief)
+
+
+def replayed(request: ReplayRequest, journal: Journal, opens: Opens, belief: Belief | None) -> Replay:
+    """Do what :func:`replay` does, with a journal that is open and a graph that ``opens`` gives if it is needed."""
+    run = stored_run(journal, request.run, request.attempt, request.epoch)
+    trust = trustworthiness(run, belief, unverified=request.unverified, look=_look(run, request, opens, belief))
+    facts = epoch_facts(run, request.epoch)
+    _require_rank(request, facts)
+    skips = skips_from(request.skip.read_bytes(), str(request.skip)) if request.skip else ()
+    given = Given(request.checkpoint) if request.checkpoint else None
+    plan = restore_plan(facts, run.held, skips, given)
+    page = _page(run, request)
+    executed, count = None, 0
+    if request.execute:
+        count = collectives(run, request.epoch)
+        executed = tuple(recomputed(run, request.epoch, request.instance, request.rank))
+    anchors = _against(run, request) if request.against else None
+    notes = _notes(run, executed)
     return Replay(plan, trust, tuple(page[: request.limit]), len(page) > request.limit, executed, count, anchors, notes)
+
+
+def _graph_of(uri: str, directory: Path) -> contextlib.AbstractContextManager[tuple[GraphStore | None, str]]:
+    from provstore.api.verifying_epoch import graph_of
+
+    return graph_of(uri, directory)
+
+
+def _look(run: StoredRun, request: ReplayRequest, opens: Opens, belief: Belief | None) -> EpochLook | None:
+    """Return what looks at blobs and graph of the epoch; without a belief nothing is judged."""
+    if belief is None:
+        return None
+    from provstore.api.verifying_epoch import EpochLook
+
+    if request.source != BOTH:
+        return EpochLook(run.journal, run.bundles, request.epoch, lambda: contextlib.nullcontext((None, "as asked")))
+    return EpochLook(run.journal, run.bundles, request.epoch, opens)
 
 
 def epoch_facts(run: StoredRun, epoch: int) -> EpochFacts:

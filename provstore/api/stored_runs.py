@@ -20,6 +20,7 @@ from provstore.model.action import Action
 
 if TYPE_CHECKING:
     from provstore.api.believing import Belief
+    from provstore.api.verifying_epoch import EpochLook
     from provstore.model.verification import Verification
 
 NOT_VERIFIED = "not-verified"
@@ -160,21 +161,29 @@ def stored_run(journal: Journal, run: str, attempt: int | None = None, epoch: in
     return StoredRun(journal, run, max(closed or found), bundles)
 
 
-def trustworthiness(run: StoredRun, belief: Belief | None, *, unverified: bool = False) -> Trustworthiness:
+def trustworthiness(
+    run: StoredRun, belief: Belief | None, *, unverified: bool = False, look: EpochLook | None = None
+) -> Trustworthiness:
     """Return what the signed bytes of a run show.
+
+    Args:
+        run: One attempt.
+        belief: Whose signatures count; nothing is judged without it.
+        unverified: Go on although they do not hold.
+        look: What else is looked at: blobs and graph of an epoch. A blob that is missing is told, and refuses nothing.
 
     Raises:
         TrustError: They do not hold, and that was not asked to be ignored.
     """
     from provstore.errors import EXIT_NO, EXIT_ROLLBACK, EXIT_STORE, TrustError
-    from provstore.model.verification import EXIT_OF, exit_code
+    from provstore.model.verification import EXIT_OF, LIMITED, PASS, exit_code
 
     if belief is None:
         return Trustworthiness(NOT_VERIFIED, findings=("no key or trust file says whose signatures count",))
-    answer = _verified(run, belief)
+    answer, remarks = _verified(run, belief, look)
     code, bad = exit_code((answer,)), (EXIT_NO, EXIT_ROLLBACK, EXIT_STORE)
     findings = sorted(answer.findings, key=lambda one: EXIT_OF.get(one.code, EXIT_NO) not in bad)
-    told = tuple(f"{one.code}: {one.text}" for one in findings)
+    told = [f"{one.code}: {one.text}" for one in findings]
     if code in bad and not unverified:
         where = f"{run.run}: attempt {run.attempt}"
         raise TrustError(
@@ -182,11 +191,13 @@ def trustworthiness(run: StoredRun, belief: Belief | None, *, unverified: bool =
             code=findings[0].code if findings else "fault",
             hint="--unverified goes on, and says so",
         )
-    return Trustworthiness(answer.verdict, answer.axes, told, code, is_ignored=code in bad)
+    at = sum(EXIT_OF.get(one.code, EXIT_NO) in bad for one in findings)
+    verdict = LIMITED if remarks and answer.verdict == PASS else answer.verdict
+    return Trustworthiness(verdict, answer.axes, (*told[:at], *remarks, *told[at:]), code, is_ignored=code in bad)
 
 
-def _verified(run: StoredRun, belief: Belief) -> Verification:
-    """Return what the journal's bytes show; the graph is not read, and what is replayed does not come from it."""
+def _verified(run: StoredRun, belief: Belief, look: EpochLook | None) -> tuple[Verification, tuple[str, ...]]:
+    """Return what the journal's bytes show, with what was looked at beside them, and what was not there to look at."""
     from provstore.api.anchoring import AnchorChoice
     from provstore.api.merging import merged
     from provstore.evidence import checkpoint
@@ -198,7 +209,11 @@ def _verified(run: StoredRun, belief: Belief) -> Verification:
     checked = verify(
         log, belief.trust, anchors, at=belief.at, org=belief.org, source="journal", within=run.journal.directory
     )  # fmt: skip
-    return merged((run.run, run.attempt), [checked], (), {}, {})
+    scope = (run.run, run.attempt)
+    if look is None:
+        return merged(scope, [checked], (), {}, {}), ()
+    beside = look.beside(checked)
+    return merged(scope, [checked], beside.findings, dict(beside.axes), {}), beside.remarks
 
 
 def _known(journal: Journal) -> str:

@@ -72,6 +72,9 @@ def replay(  # noqa: PLR0913 - each argument is an option
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A copy of the checkpoint, compared with what was recorded.")
     ] = None,
+    source: Annotated[
+        str, typer.Option(metavar="WHICH", help="Compare the graph with the records, too: both; or journal.")
+    ] = "both",
     unverified: Unverified = False,
     trust: Trust = None,
     public_key: PublicKey = None,
@@ -79,9 +82,10 @@ def replay(  # noqa: PLR0913 - each argument is an option
 ) -> None:
     """Plan to run an epoch again, recompute it, compare a re-run.
 
-    The evidence is verified first. The plan says what is there and what is missing; it starts nothing. Exit code: 0
-    exact, or all equal; 1 evidence that does not hold, a difference, or not possible; 2 not stored; 3 approximate or
-    undecided; 6 refused by safe mode; 7 the journal cannot be read.
+    The evidence is verified first: signatures, records, and of the epoch blobs and graph. The plan says what is there
+    and what is missing; it starts nothing. Exit code: 0 exact, or all equal; 1 evidence that does not hold, a
+    difference, or not possible; 2 not stored; 3 approximate or undecided; 6 refused by safe mode; 7 the journal cannot
+    be read.
     """
     from provstore import __version__
     from provstore.api.emitting import emit as emit_files
@@ -100,6 +104,7 @@ def replay(  # noqa: PLR0913 - each argument is an option
         skip=skip,
         checkpoint=checkpoint,
         unverified=unverified,
+        source=source,
         offset=offset,
         limit=limit,
     )

@@ -252,7 +252,7 @@ def test_a_changed_record_is_never_planned_with(recorded: Recorded, signed: tupl
     store, public = signed
     (segment,) = store.rglob("*.pvj")
     data = bytearray(segment.read_bytes())
-    data[data.index(b"gloo/0@0-1/40/0") + 10] ^= 1
+    data[data.index(b'"action_id":"gloo/0@0-1/40/0') + 22] ^= 1
     segment.write_bytes(data)
     code, said = recorded("replay", "--run", "a", "--epoch", 2, "--public-key", public, store=store)
     assert code in (1, 7)

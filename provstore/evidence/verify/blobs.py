@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from provstore.errors import InputError
@@ -68,6 +68,10 @@ class Naming:
     train_epoch: int | None
     """``None`` for a link, which names its bundle by digest alone."""
     blobs: tuple[Blob, ...]
+
+    def only(self, roles: Collection[str]) -> Naming:
+        """Return it with the blobs of these roles alone."""
+        return replace(self, blobs=tuple(one for one in self.blobs if one.role in roles))
 
 
 @dataclass(slots=True)
