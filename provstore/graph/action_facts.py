@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 
-from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
 from provstore.graph.said import integer, objects, string, tagged_integer
 from provstore.model import canonical, ids
@@ -178,8 +177,14 @@ class _Facts:
         return Block(self.run, self.attempt, tuple(nodes), relations)
 
     def _columns(self, rows: Sequence[Mapping[str, Value | None]]) -> Mapping[str, Column]:
-        names = dict.fromkeys(name for row in rows for name in row)
-        return without_empty({name: [row.get(name) for row in rows] for name in names})
+        columns: dict[str, list[Value | None]] = {}
+        for at, row in enumerate(rows):
+            for name, value in row.items():
+                column = columns.get(name)
+                if column is None:
+                    column = columns[name] = [None] * len(rows)
+                column[at] = value
+        return columns
 
     def _tensor(self, key: str, rank: int, row: Mapping[str, Value | None], training: Said) -> None:
         name, step, op = row.get("name"), integer(training.get("step")), str(row["op"])

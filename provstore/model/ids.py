@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -66,6 +67,7 @@ def group_key(name: str, ranks: Sequence[int] | None) -> str:
     return f"{component(name)}@{'unknown' if ranks is None else rank_set(ranks)}"
 
 
+@functools.lru_cache(maxsize=64)
 def attempt_iri(run: str, attempt: int) -> str:
     """Return the prefix, without trailing slash, of every id of one attempt of one run."""
     return f"{BASE}{component(run)}/{attempt}"

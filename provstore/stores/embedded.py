@@ -26,6 +26,8 @@ from provstore.stores.plain import plain_row
 FILE_NAME = "graph.kgl"
 BULK_ROWS = 300
 """From this many rows of one kind on, the bulk writers pay for importing pandas and building a frame."""
+HUB_RELATIONS = 1_000
+"""From this many relationships of one source on, the engine's merging costs more than asking at their targets."""
 
 _BATCH_ROWS = 10_000
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -63,6 +65,7 @@ class EmbeddedStore:
         self._writable = writable
         self._is_dirty = False
         self._is_broken = False
+        self._bulk_rows = BULK_ROWS
         self._mutex = threading.RLock()
         """Held while the engine works: threads take turns."""
 
@@ -177,10 +180,12 @@ class EmbeddedStore:
             self._cypher(graph, named(query("write/forget_derived"), {"RELATION_TYPE": kind}), {"scope": scope})
 
     def _write_nodes(self, graph: kglite.KnowledgeGraph, nodes: Nodes) -> None:
-        if len(nodes) >= BULK_ROWS:
+        if len(nodes) >= self._bulk_rows:
             from provstore.stores import embedded_write
 
             if embedded_write.fits_nodes(nodes):
+                # Text that a statement changes after such a write is kept in a form that readers have to decode.
+                self._bulk_rows = 1
                 _guarded(self._place, "cannot be written", lambda: embedded_write.write_nodes(graph, nodes))
                 return
         text = named(query("write/nodes"), {"BASE_LABEL": nodes.labels[0], "LABELS": nodes.labels[1:] or nodes.labels})
@@ -188,15 +193,17 @@ class EmbeddedStore:
             self._write_rows(graph, text, batch)
 
     def _write_relations(self, graph: kglite.KnowledgeGraph, relations: Relations) -> None:
-        if len(relations) >= BULK_ROWS:
+        if len(relations) >= self._bulk_rows:
             from provstore.stores import embedded_write
 
             if embedded_write.fits_relations(relations):
-                _guarded(self._place, "cannot be written", lambda: embedded_write.write_relations(graph, relations))
+                of_hubs, others = facts.of_hubs(relations, HUB_RELATIONS)
+                if others:
+                    _guarded(self._place, "cannot be written", lambda: embedded_write.write_relations(graph, others))
+                for batch in facts.batches(facts.relation_rows(of_hubs), _BATCH_ROWS):
+                    self._cypher(graph, _relating("write/relations_of_hubs", relations), {"rows": batch})
                 return
-        file = "write/records" if facts.is_record(relations) else "write/relations"
-        names = {"SOURCE_LABEL": relations.source_label, "TARGET_LABEL": relations.target_label}
-        text = named(query(file), {"RELATION_TYPE": relations.type, **names})
+        text = _relating("write/records" if facts.is_record(relations) else "write/relations", relations)
         for batch in facts.batches(facts.relation_rows(relations), _BATCH_ROWS):
             self._write_rows(graph, text, batch)
 
@@ -212,6 +219,12 @@ class EmbeddedStore:
             return _view(graph.cypher(query.text, params=dict(parameters), hide_structural_keys=True)).to_list()
 
         return _guarded(f"{query.name}: {self._place}", "the engine refuses it", run)
+
+
+def _relating(name: str, relations: Relations) -> Query:
+    """Return a writing query for relationships of this type between nodes of these labels."""
+    names = {"SOURCE_LABEL": relations.source_label, "TARGET_LABEL": relations.target_label}
+    return named(query(name), {"RELATION_TYPE": relations.type, **names})
 
 
 def _create(path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import compress, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -114,6 +116,22 @@ def relation_rows(relations: Relations) -> list[dict[str, object]]:
         identity = (source, target, properties["recordKey"]) if by_record else (source, target)
         merged.setdefault(identity, {"source": source, "target": target, "properties": properties})
     return sorted(merged.values(), key=lambda row: (str(row["source"]), str(row["target"])))
+
+
+def of_hubs(relations: Relations, least: int) -> tuple[Relations, Relations]:
+    """Return the relationships of sources that have at least ``least`` of them here, and all others."""
+    counts = Counter(relations.sources)
+    hubs = {source for source, count in counts.items() if count >= least}
+    if not hubs:
+        return replace(relations, sources=(), targets=(), columns={}), relations
+    is_of_hub = [source in hubs for source in relations.sources]
+    return _picked(relations, is_of_hub), _picked(relations, [not one for one in is_of_hub])
+
+
+def _picked(relations: Relations, is_wanted: Sequence[bool]) -> Relations:
+    columns = {name: list(compress(column, is_wanted)) for name, column in relations.columns.items()}
+    sources, targets = (list(compress(ends, is_wanted)) for ends in (relations.sources, relations.targets))
+    return replace(relations, sources=sources, targets=targets, columns=columns)
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
