@@ -42,6 +42,7 @@ def evidence(
     trace_id: str | None = None,
     parent_trace_id: str | None = None,
     parent_action: str | None = None,
+    launched_by: str | os.PathLike[str] | None = None,
 ) -> Recorder:
     """Start to record this rank and return its recorder; call it after ``init_process_group``.
 
@@ -62,6 +63,8 @@ def evidence(
         trace_id: Of what launched the run; default is ``PROVSTORE_TRACE_ID``, else ``TRACEPARENT``.
         parent_trace_id: Default is ``PROVSTORE_PARENT_TRACE_ID``.
         parent_action: ``<run_id>/<action_id>``; default is ``PROVSTORE_PARENT_ACTION``.
+        launched_by: File with the agent's records of that action, of at most 16 MiB; where they show it denied, or
+            asked for without an approval, everything is recorded in full. Default is ``PROVSTORE_LAUNCH_RECORD``.
 
     Raises:
         ConfigError: torch is not installed, or an argument is none of its kind.
@@ -78,7 +81,7 @@ def evidence(
         from provstore.evidence.recording.classes import TABLE, extended
 
         table = extended(TABLE, classes or {})
-        rules = (mode_floor, frozenset(external_groups), watched, has_consent_anomaly, table)
+        rules = (mode_floor, frozenset(external_groups), watched, has_consent_anomaly, table, launched_by)
         trace = (trace_id, parent_trace_id, parent_action)
         return Recorder(_started(torch, (run, number, _folder(run, directory)), rules, limits, trace))
     except ConfigError:
@@ -233,13 +236,17 @@ def _started(
 ) -> Session:
     from provstore.capture.content.limits import Limits
     from provstore.capture.recording.judging import Rules
+    from provstore.capture.recording.launch import launch_found
     from provstore.capture.recording.session import Plan, Session
     from provstore.capture.recording.trace_context import trace_context
     from provstore.evidence.recording.policy import NOTHING_WATCHED
 
-    floor, groups, watched, has_consent_anomaly, table = rules
-    rule = Rules(floor, groups, watched or NOTHING_WATCHED, has_consent_anomaly, table)
-    session = Session(torch, Plan(*name, rule, limits or Limits(), trace_context(*trace)))
+    floor, groups, watched, has_consent_anomaly, table, launched_by = rules
+    context = trace_context(*trace)
+    launch = launch_found(launched_by, context.parent_action, is_stated=has_consent_anomaly)
+    has_anomaly = launch is not None and launch.consent.has_anomaly
+    rule = Rules(floor, groups, watched or NOTHING_WATCHED, has_anomaly, table)
+    session = Session(torch, Plan(*name, rule, limits or Limits(), context, launch))
     session.start()
     if not _sessions:
         os.register_at_fork(after_in_child=_stop_in_child)

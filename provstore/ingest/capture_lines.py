@@ -122,7 +122,7 @@ def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None,
     op = {"save": SAVE, "load": LOAD}[one_of(said, "action", ("save", "load"))]
     uri = without_userinfo(text(said, "uri"))
     found = classes.side_effect_class(op)
-    wanted = policy.raised(policy.compile_recording_policy(RiskContext(side_effect_class=found)), mode_floor)
+    wanted = policy.raised(_demanded_of_event(said, found), mode_floor)
     digest = digest_or_none(said, "state_digest")
     there = _FULL if _has_files(said.get("files")) else MODES[1] if digest else MODES[0]
     mode = min(there, wanted.mode, key=MODES.index)
@@ -139,9 +139,18 @@ def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None,
         "policy_reason": wanted.reason,
         "shortfall": () if mode == wanted.mode else (NO_TENSOR_ACCESS,),
         "digest_out": digest,
+        "escalations": texts(said, "escalations") or (),
         "name": uri,
         "extra": {"uri": uri},
     }
+
+
+def _demanded_of_event(said: Mapping[str, Any], side_effect_class: str) -> RecordingPolicy:
+    """Return the policy that a line states, of a recorder that states none the one of its class."""
+    stated = said.get("policy")
+    if not isinstance(stated, dict):
+        return policy.compile_recording_policy(RiskContext(side_effect_class=side_effect_class))
+    return RecordingPolicy(one_of(stated, "mode", MODES), text(stated, "reason"), "")
 
 
 def demanded(said: Mapping[str, Any], op: str) -> dict[str, Any]:

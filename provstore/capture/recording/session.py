@@ -23,6 +23,7 @@ from provstore.capture.recording.content_maker import ContentMaker
 from provstore.capture.recording.group_methods import GroupMethods
 from provstore.capture.recording.guard import Guard
 from provstore.capture.recording.judging import Judge, Rules
+from provstore.capture.recording.launch import Launch
 from provstore.capture.recording.outbox import Outbox
 from provstore.capture.recording.ring import Ring
 from provstore.capture.recording.rng_states import digest_of, rng_blob
@@ -52,6 +53,7 @@ class Plan:
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
     trace: TraceContext = field(default_factory=TraceContext)
+    launch: Launch | None = None
 
 
 class Session:
@@ -88,7 +90,9 @@ class Session:
         )
         # Who asks for everything himself has what an escalation would give.
         budget.escalate(plan.rules.mode_floor == FULL)
-        judge = Judge(plan.rules, self.rank, self.process["host"], range(self.process["world_size"]), self.alarms)
+        self._judge = judge = Judge(
+            plan.rules, self.rank, self.process["host"], range(self.process["world_size"]), self.alarms
+        )
         carriers = Carriers()
         self.events = TensorEvents(
             torch, guard=self.guard, judge=judge, maker=self._maker, outbox=self.outbox, carriers=carriers
@@ -114,6 +118,8 @@ class Session:
         self.guard.run("methods", self.methods.wrap)
         self.guard.run("warm-up", contents.warm_up, self._torch)
         self.outbox.put_first(self._header())
+        if self._plan.launch is not None and self._plan.launch.fault is not None:
+            self.guard.note("launch record", self._plan.launch.fault, is_own=False)
         self.outbox.flush()
         self._worker.start()
 
@@ -193,6 +199,7 @@ class Session:
                 "state_digest": self.guard.run("state digest", state_digest, self._torch, state),
                 "files": self.guard.run("files of a checkpoint", job_header.file_facts, local) or None,
                 "action": action,
+                **self._demanded(f"checkpoint.{action}"),
             }
         )
         if self._epoch_is_automatic and action == "save" and self.outbox.epoch is not None:
@@ -231,6 +238,7 @@ class Session:
             **self.process,
             "policy": plan.rules.header(),
             "trace": trace or None,
+            "launch": None if plan.launch is None else self.guard.run("launch record", plan.launch.header),
             "groups": [job_header.group_members(group) for group in self.hooks.groups()],
             "settings": plan.limits.to_dict(),
             "determinism": settings,
@@ -285,7 +293,7 @@ class Session:
         }
         self._put(line)
         self.guard.run("anchor", self._anchor, step, params)
-        self.guard.run("alarms", self._judge, step, loss, grad_norm, norm_is_local)
+        self.guard.run("alarms", self._judge_step, step, loss, grad_norm, norm_is_local)
 
     def _anchor(self, step: int, params: str | None) -> None:
         blob, _ = rng_blob(self._torch)
@@ -300,7 +308,7 @@ class Session:
         }
         self._put(said)
 
-    def _judge(self, step: int, loss: float | None, grad_norm: float | None, norm_is_local: bool) -> None:
+    def _judge_step(self, step: int, loss: float | None, grad_norm: float | None, norm_is_local: bool) -> None:
         for one in self.alarms.end_step(step, loss, grad_norm, norm_is_local=norm_is_local):
             self._put_escalation(one)
 
@@ -309,6 +317,10 @@ class Session:
 
     def _opened(self, one: Escalation) -> None:
         self.guard.run("ring", self._maker.deepen, one.scope)
+
+    def _demanded(self, op: str) -> dict[str, Any]:
+        judged = self.guard.run("judge", self._judge.event, op)
+        return {} if judged is None else judged.members()
 
     def _put_escalation(self, one: Escalation) -> None:
         self._put({"t": "escalation", "epoch": self.outbox.epoch, "at_ns": time.time_ns(), **escalation_members(one)})
