@@ -65,10 +65,14 @@ class CapturedCall:
     """It was seen that its output is there."""
     is_known: bool = True
     """False for a call of which nothing but its number was seen."""
+    is_part: bool = False
+    """One of several that the backend makes of a call of the program, whose tensors stand in the first of them."""
 
     def sides(self) -> tuple[bool, bool]:
         """Return whether the rank puts something in, and whether it gets something."""
         given, got = bool(self.input_sizes), bool(self.output_sizes)
+        if self.is_part:
+            return True, True
         if self.op in ON_BOTH_SIDES:
             return given or got, given or got
         return given and self.channel != RECV, got and self.channel != SEND

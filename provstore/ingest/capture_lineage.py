@@ -165,6 +165,7 @@ def _captured(action: Values, said: Mapping[str, Any]) -> CapturedCall:
         output_dtypes=action["dtypes_out"] or (),
         is_done=_is_done(action, said),
         is_known=action["op"] != UNKNOWN or bool(action["shapes_in"] or action["shapes_out"]),
+        is_part=said.get("part_of") is not None,
     )
 
 
