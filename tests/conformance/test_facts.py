@@ -11,7 +11,7 @@ from provstore.cypher import adhoc, query
 from provstore.errors import StoreError
 from provstore.model.block import Block, Nodes, Relations
 from provstore.stores.dump import canonical_dump
-from provstore.stores.embedded import BULK_ROWS
+from provstore.stores.embedded import BULK_ROWS, HUB_RELATIONS
 
 SIZES = [3, BULK_ROWS]
 """Below and above the size from which the embedded store takes its bulk writers."""
@@ -139,6 +139,21 @@ def test_a_captured_relation_given_twice_is_one(stores, size):
     for _ in range(2):
         store.write(Block("r", 0, (nodes,), (Relations("USED", nodes.keys * 2, nodes.keys[:1] * size * 2),)))
     assert [row["n"] for row in store.run(adhoc("MATCH ()-[r:USED]->() RETURN count(r) AS n"))] == [size]
+
+
+def test_many_relations_from_one_node_are_each_kept_once(stores):
+    store = stores.open()
+    keys = [f"urn:member:{at:05}" for at in range(HUB_RELATIONS + 5)]
+    nodes = (Nodes(("Element", "Entity", "EvidenceBundle"), ["urn:hub"]), Nodes(("Element", "Entity", "Record"), keys))
+    members = Relations("HAD_MEMBER", ["urn:hub"] * len(keys), keys)
+    others = Relations("HAD_MEMBER", keys[:1], keys[1:2])
+    both = Relations("HAD_MEMBER", [*members.sources, *others.sources], [*members.targets, *others.targets])
+    store.write(Block("r", 0, nodes, (Relations("HAD_MEMBER", ["urn:hub"] * 7, keys[:7]),)))
+    store.write(Block("r", 0, (), (both,)))
+    once = dump(store)
+    store.write(Block("r", 0, (), (both, members)))
+    assert dump(store) == once
+    assert sum("HAD_MEMBER" in line for line in once) == len(keys) + 1
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -144,8 +144,10 @@ def test_any_sequence_of_writes_leaves_what_the_model_says(where):
     run_state_machine_as_test(machine(where), settings=bounds(20, 12))
 
 
-def test_any_sequence_of_writes_through_the_bulk_writers_leaves_what_the_model_says(monkeypatch):
+@pytest.mark.parametrize("least_of_a_hub", [1, 2, 1_000])
+def test_any_sequence_of_writes_through_the_bulk_writers_leaves_what_the_model_says(monkeypatch, least_of_a_hub):
     monkeypatch.setattr("provstore.stores.embedded.BULK_ROWS", 1)
+    monkeypatch.setattr("provstore.stores.embedded.HUB_RELATIONS", least_of_a_hub)
     run_state_machine_as_test(machine("memory:"), settings=bounds(20, 12))
 
 
