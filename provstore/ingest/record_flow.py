@@ -15,6 +15,7 @@ from provstore.graph.merge import merge
 from provstore.ingest import record_signals, sealing
 from provstore.ingest.capture_epochs import CapturedEpoch, CaptureRequest
 from provstore.ingest.capture_lineage import RankLineage
+from provstore.ingest.closed_runs import ClosedRunError, reading_only
 from provstore.ingest.dump_actions import dump_actions, finite_values, world_of
 from provstore.ingest.flow import READER, journal_dumps
 from provstore.ingest.given import Given, Progress, Request, consistent, gather
@@ -73,7 +74,7 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
         seal: How to sign agent records and everything that waits; nothing is signed without it.
 
     Raises:
-        InputError: Nothing there can be used, or the run is closed.
+        InputError: Nothing there can be used, or something new is given of a run that is closed.
         ConfigError: A name is missing that the input does not give.
         StoreError: Something could not be made durable.
         TrustError: What is signed already does not hold: nothing is signed on top of it.
@@ -90,6 +91,9 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
         except InputError as error:
             if len(request.paths) == 1:
                 raise
+            if isinstance(error, ClosedRunError):
+                # What is refused as a whole is not told as known in parts.
+                going.epochs = [one for one in going.epochs if (one.run, one.attempt) != error.scope]
             going.refused.append(str(error))
     if dumps:
         going.dumps(dumps)
@@ -142,7 +146,8 @@ class _Going:
                 self.problems.append(f"{found.directory}: attempt {attempt}: no line names an epoch: give --epoch")
             elif found.directory in self.request.paths:
                 begun[scope] = min(begun.get(scope, _begun(ranks)), _begun(ranks))
-            lineage = {rank: RankLineage(self.journal, *scope, captured) for rank, captured in ranks.items()}
+            journal = reading_only(self.journal, scope) if self._is_closed(scope) else self.journal
+            lineage = {rank: RankLineage(journal, *scope, captured) for rank, captured in ranks.items()}
             for at, epoch in enumerate(epochs):
                 writer = EpochWriter(self._output(scope), epoch)
                 asked = CaptureRequest(self.request.mode_floor, self.request.epoch, self.request.trace_id)
@@ -175,6 +180,8 @@ class _Going:
         self.notes += [f"{one.file}: {one.reason}" for one in gathered.strays]
         for scope, given in gathered.scopes.items():
             self._of_dumps(scope, given, request.epoch)
+            if self._is_closed(scope):
+                continue
             # After the actions: their records have the numbers that they would have without.
             taken = journal_dumps(self.journal, scope, given, asked).files
             told = [f"{one.file}: {one.reason}" for one in taken if one.status == statuses.REFUSED]
@@ -184,7 +191,7 @@ class _Going:
     def finish(self) -> None:
         """Sign the links too."""
         if self.seal is not None:
-            for scope in self._outputs:
+            for scope in (one for one in self._outputs if not self._is_closed(one)):
                 sealing.seal(self.journal, self._ledger(scope), self.seal)
 
     def _of_dumps(self, scope: Scope, given: Given, epoch: int) -> None:
@@ -222,25 +229,34 @@ class _Going:
     def _close(self, writer: EpochWriter, facts: EpochFacts, ended_ns: int | None) -> None:
         try:
             self.epochs.append(writer.finish(facts, at_ns=ended_ns))
+        except ClosedRunError:
+            raise
         except InputError as error:
             self.problems.append(str(error))
 
     def _output(self, scope: Scope) -> Output:
         if scope not in self._outputs:
-            if self.journal.evidence_size(*scope).is_closed:
-                said = f"{scope[0]}: attempt {scope[1]}: is closed: its end is signed and nothing may follow"
-                raise InputError(said, hint="give it another --attempt")
+            if self._is_closed(scope):
+                self._outputs[scope] = self._new_output(reading_only(self.journal, scope), scope)
+                return self._outputs[scope]
             if self.seal is not None:
                 # What waits is signed first: whoever signs now vouches for what was signed before, or nothing begins.
                 sealing.seal(self.journal, self._ledger(scope), self.seal)
-            chain = self._chains.setdefault(scope[0], run_chain(self.journal, scope[0]))
-            output = Output(self.journal, history(self.journal, *scope), chain, self.request.producer)
+            output = self._new_output(self.journal, scope)
             if self.seal is not None:
                 output.signer = self.seal.signer
                 output.written = lambda lines: self._written(scope, lines)
                 output.sealed = lambda: self._sealed(scope)
             self._outputs[scope] = output
         return self._outputs[scope]
+
+    def _is_closed(self, scope: Scope) -> bool:
+        return self.journal.evidence_size(*scope).is_closed
+
+    def _new_output(self, journal: Journal, scope: Scope) -> Output:
+        if scope[0] not in self._chains:
+            self._chains[scope[0]] = run_chain(self.journal, scope[0])
+        return Output(journal, history(self.journal, *scope), self._chains[scope[0]], self.request.producer)
 
     def _ledger(self, scope: Scope) -> Ledger:
         if scope not in self._ledgers:

@@ -523,6 +523,40 @@ def test_a_closed_run_takes_nothing_more(tmp_path: Path) -> None:
         taken(tmp_path / "s", healthy(tmp_path / "d", epochs=2))
 
 
+def test_what_a_closed_run_holds_is_recorded_already_and_writes_nothing(tmp_path: Path) -> None:
+    key = PrivateKey.generate()
+    first = taken(tmp_path / "s", healthy(tmp_path / "c", epochs=2), signer=key)
+    with provstore.open(f"embedded:{tmp_path / 's'}") as store:
+        store.seal(signer=key, close="finished")
+    before, files = position(tmp_path / "s"), sorted((tmp_path / "s" / "journal" / "blobs").rglob("*"))
+    for signer in (None, key):
+        again = taken(tmp_path / "s", tmp_path / "c", signer=signer)
+        assert [one.status for one in again.epochs] == ["known"] * 2
+        assert [one.digest for one in again.epochs] == [one.digest for one in first.epochs]
+        assert (again.refused, again.problems) == ((), ())
+    assert position(tmp_path / "s") == before
+    assert sorted((tmp_path / "s" / "journal" / "blobs").rglob("*")) == files
+    with pytest.raises(InputError, match="is closed") as refused:
+        taken(tmp_path / "s", healthy(tmp_path / "d", epochs=3), signer=key)
+    assert "--attempt" in str(refused.value.hint)
+    assert position(tmp_path / "s") == before
+    assert sorted((tmp_path / "s" / "journal" / "blobs").rglob("*")) == files
+
+
+def test_dumps_of_a_closed_run_are_recorded_already_and_new_ones_are_refused(tmp_path: Path) -> None:
+    key = PrivateKey.generate()
+    samples = Path(provstore.__file__).parent / "samples"
+    taken(tmp_path / "s", samples / "hang", run="job", epoch=0)
+    with provstore.open(f"embedded:{tmp_path / 's'}") as store:
+        store.seal(signer=key, run="job", close="finished")
+    before = position(tmp_path / "s")
+    again = taken(tmp_path / "s", samples / "hang", run="job", epoch=0)
+    assert [one.status for one in again.epochs] == ["known"]
+    with pytest.raises(InputError, match="is closed"):
+        taken(tmp_path / "s", samples / "healthy", run="job", epoch=0)
+    assert position(tmp_path / "s") == before
+
+
 def test_nothing_is_recorded_in_safe_mode(tmp_path: Path) -> None:
     uri = f"embedded:{tmp_path / 's'}"
     taken(tmp_path / "s", healthy(tmp_path / "c", epochs=1))
