@@ -27,7 +27,7 @@ _OFF_WORDS = frozenset({"0", "off", "no", "false"})
 _VALIDATION = "validation"
 
 
-def evidence(
+def evidence(  # noqa: PLR0913 - each argument is a setting of the recording
     run: str,
     directory: str | os.PathLike[str] | None = None,
     *,
@@ -37,6 +37,7 @@ def evidence(
     external_groups: Collection[str] = (),
     watched: WatchList | None = None,
     has_consent_anomaly: bool = False,
+    taint_window_steps: int = 1,
     classes: Mapping[str, str | Mapping[str, str]] | None = None,
     limits: Limits | None = None,
     trace_id: str | None = None,
@@ -58,6 +59,8 @@ def evidence(
         external_groups: Names or descriptions of groups that lead out of the run.
         watched: Ranks, operations, groups and hosts that are recorded in full.
         has_consent_anomaly: The agent action that launched the run was denied or not approved.
+        taint_window_steps: A tensor that is not finite taints calls that take it in until so many steps have ended; 0:
+            it taints none.
         classes: Operation → side-effect class, or ``{"class": …, "reason": …}``, over the built-in table.
         limits: What recording may cost.
         trace_id: Of what launched the run; default is ``PROVSTORE_TRACE_ID``, else ``TRACEPARENT``.
@@ -77,13 +80,16 @@ def evidence(
     if mode_floor not in MODES:
         raise ConfigError(f"{mode_floor}: mode floor: is none of {', '.join(MODES)}")
     number = _attempt(attempt)
+    if type(taint_window_steps) is not int or taint_window_steps < 0:
+        raise ConfigError(f"{taint_window_steps!r}: taint window: is no number of steps")
     try:
         from provstore.evidence.recording.classes import TABLE, extended
 
         table = extended(TABLE, classes or {})
-        rules = (mode_floor, frozenset(external_groups), watched, has_consent_anomaly, table, launched_by)
+        rules = (mode_floor, frozenset(external_groups), watched, has_consent_anomaly, table, taint_window_steps)
         trace = (trace_id, parent_trace_id, parent_action)
-        return Recorder(_started(torch, (run, number, _folder(run, directory)), rules, limits, trace))
+        name = (run, number, _folder(run, directory))
+        return Recorder(_started(torch, name, rules, limits, trace, launched_by))
     except ConfigError:
         raise
     except Exception as error:  # noqa: BLE001  training is sacred: it goes on without a record
@@ -233,6 +239,7 @@ def _started(
     rules: tuple[Any, ...],
     limits: Limits | None,
     trace: tuple[str | None, str | None, str | None],
+    launched_by: str | os.PathLike[str] | None,
 ) -> Session:
     from provstore.capture.content.limits import Limits
     from provstore.capture.recording.judging import Rules
@@ -241,11 +248,11 @@ def _started(
     from provstore.capture.recording.trace_context import trace_context
     from provstore.evidence.recording.policy import NOTHING_WATCHED
 
-    floor, groups, watched, has_consent_anomaly, table, launched_by = rules
+    floor, groups, watched, has_consent_anomaly, table, window = rules
     context = trace_context(*trace)
     launch = launch_found(launched_by, context.parent_action, is_stated=has_consent_anomaly)
     has_anomaly = launch is not None and launch.consent.has_anomaly
-    rule = Rules(floor, groups, watched or NOTHING_WATCHED, has_anomaly, table)
+    rule = Rules(floor, groups, watched or NOTHING_WATCHED, has_anomaly, table, window)
     session = Session(torch, Plan(*name, rule, limits or Limits(), context, launch))
     session.start()
     if not _sessions:

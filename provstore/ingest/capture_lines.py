@@ -48,7 +48,6 @@ def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Va
     op, backend, group = text(said, "op"), _backend(said), text(said, "group")
     ordinal, seq, op_id = count(said, "ordinal"), count_or_none(said, "seq"), count_or_none(said, "op_id")
     chain = base = f"{_component(backend)}/{group}/"
-    first = count_or_none(said, "part_of")
     if said.get("channel") in {"send", "recv"}:
         chain += f"p2p/{rank}/{op_id if op_id is not None else f's{seq}'}"
         action_id = chain
@@ -80,10 +79,16 @@ def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Va
         dtypes_out=texts(said, "dtypes_out"),
         reduce_op=text_or_none(said, "reduce_op"),
         root=count_or_none(said, "root"),
-        # Of a call that the backend makes several of: its tensors are those of the first.
-        extra={} if first is None else {"part_of": f"{base}{first}/{rank}"},
+        extra=_notes(said, base, rank),
         **demanded(said, op),
     )
+
+
+def _notes(said: Mapping[str, Any], base: str, rank: int) -> dict[str, str]:
+    """Return what else is known of a call: how tainted it is, and of a part the action that has its tensors."""
+    first, taint = count_or_none(said, "part_of"), count_or_none(said, "taint")
+    notes = {} if first is None else {"part_of": f"{base}{first}/{rank}"}
+    return notes if taint is None else notes | {"taint_chain_length": str(taint)}
 
 
 def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Values:

@@ -23,6 +23,7 @@ from provstore.capture.recording.guard import Guard
 from provstore.capture.recording.judging import Judge, Judged
 from provstore.capture.recording.outbox import Entry, Outbox
 from provstore.capture.recording.snapshots import Place
+from provstore.capture.recording.taint import Taint
 from provstore.model.recording import (
     CAPTURE_FAULT,
     FULL,
@@ -65,6 +66,7 @@ class CallRecorder:
         maker: ContentMaker,
         outbox: Outbox,
         carriers: Carriers,
+        taint: Taint,
         order: OrderAnchor,
         carried: Callable[[str, str], None],
         group_seen: Callable[[LiveCall], None],
@@ -77,6 +79,7 @@ class CallRecorder:
         self._maker = maker
         self._outbox = outbox
         self._carriers = carriers
+        self._taint = taint
         self._order = order
         self._carried = carried
         self._group_seen = group_seen
@@ -95,6 +98,9 @@ class CallRecorder:
             recorded.carries = self._carriers.carried(call)
             if recorded.carries and recorded.reduce_op is None:
                 recorded.reduce_op = _DDP_REDUCES_BY
+            if self._taint.is_active:
+                length = self._guard.run("taint", self._taint.length, call.inputs, recorded.carries)
+                recorded.judged = self._judge.call(call, length or 0)
             self._take_inputs(call, recorded)
         except Exception as error:
             recorded.content.fail(error)
@@ -192,7 +198,8 @@ class CallRecorder:
         if self._maker.test(content, content.inputs, call.inputs, CALL_FLAG):
             self._alarms.saw_call(group, content.inputs.is_finite if content.inputs is not None else None)
         if content.inputs is not None and content.inputs.is_finite is False:
-            recorded.judged = self._judge.call(call)
+            self._guard.run("taint", self._taint.found, call.inputs)
+            recorded.judged = self._judge.call(call, 1)
         number = call.counted_before - call.group.sends_and_receives + 1
         recorded.wish = self._maker.wish(content, recorded.judged, group, number)
         # What an operation leaves as it is, is needed for statistics or as a snapshot alone.
@@ -201,7 +208,12 @@ class CallRecorder:
 
     def _take_outputs(self, call: LiveCall, recorded: Recorded) -> None:
         content = recorded.content
-        if not self._maker.test(content, content.outputs, call.outputs, CALL_FLAG):
+        is_readable = self._maker.test(content, content.outputs, call.outputs, CALL_FLAG)
+        is_finite = content.outputs.is_finite if content.outputs is not None else None
+        if is_finite is False or self._taint.is_active:
+            length = recorded.judged.taint_chain_length
+            self._guard.run("taint", partial(self._taint.gave, call.outputs, length, is_finite=is_finite))
+        if not is_readable:
             return
         if content.outputs is not None and content.outputs.is_finite is not None:
             self._alarms.saw_call(names.group_key(call), content.outputs.is_finite)

@@ -22,6 +22,7 @@ class Rules:
     watched: policy.WatchList = policy.NOTHING_WATCHED
     has_consent_anomaly: bool = False
     table: classes.ClassTable = classes.TABLE
+    taint_window_steps: int = 1
 
     def header(self) -> dict[str, Any]:
         """Return the policy as the header states it."""
@@ -37,6 +38,7 @@ class Rules:
             "table_digest": f"sha256:{self.table.digest}",
             "mode_floor": self.mode_floor,
             "external_groups": sorted(self.external_groups),
+            "taint_window_steps": self.taint_window_steps,
             "document": document,
         }
 
@@ -48,6 +50,7 @@ class Judged:
     side_effect_class: str
     policy: RecordingPolicy
     escalations: tuple[str, ...] = ()
+    taint_chain_length: int = 0
 
     @property
     def is_escalated(self) -> bool:
@@ -60,7 +63,8 @@ class Judged:
             "class": self.side_effect_class,
             "policy": {"mode": self.policy.mode, "reason": self.policy.reason, "rule": self.policy.rule},
         }
-        return said | ({"escalations": list(self.escalations)} if self.escalations else {})
+        said |= {"escalations": list(self.escalations)} if self.escalations else {}
+        return said | ({"taint": self.taint_chain_length} if self.taint_chain_length else {})
 
 
 @dataclass(slots=True)
@@ -76,8 +80,8 @@ class Judge:
     _usual: dict[tuple[Any, ...], Judged] = field(default_factory=dict)
     """What is demanded as long as nothing is escalated."""
 
-    def call(self, call: LiveCall) -> Judged:
-        """Return what is demanded of a call."""
+    def call(self, call: LiveCall, taint_chain_length: int = 0) -> Judged:
+        """Return what is demanded of a call that is so many hops from what was found not finite."""
         op, group = names.op_of(call.name), call.group
         aliases = (names.group_key(call), group.name, group.description)
         has_tensors = bool(call.inputs or call.outputs)
@@ -90,15 +94,15 @@ class Judge:
             self._classes[key] = classes.side_effect_class(
                 op, role=role, has_tensors=has_tensors, leaves_run=leaves, table=self.rules.table
             )
-        return self._judged(op, self._classes[key], aliases)
+        return self._judged(op, self._classes[key], aliases, taint_chain_length)
 
     def event(self, op: str) -> Judged:
         """Return what is demanded of an action that is no call."""
         return self._judged(op, classes.side_effect_class(op, table=self.rules.table), ())
 
-    def _judged(self, op: str, side_effect_class: str, groups: tuple[str, ...]) -> Judged:
-        if self.alarms.is_escalated:
-            return self._judged_now(op, side_effect_class, groups)
+    def _judged(self, op: str, side_effect_class: str, groups: tuple[str, ...], taint: int = 0) -> Judged:
+        if taint or self.alarms.is_escalated:
+            return self._judged_now(op, side_effect_class, groups, taint)
         key = (op, side_effect_class, groups)
         if key not in self._usual:
             found = self._judged_now(op, side_effect_class, groups)
@@ -107,7 +111,7 @@ class Judge:
             self._usual[key] = found
         return self._usual[key]
 
-    def _judged_now(self, op: str, side_effect_class: str, groups: tuple[str, ...]) -> Judged:
+    def _judged_now(self, op: str, side_effect_class: str, groups: tuple[str, ...], taint: int = 0) -> Judged:
         scopes = (f"rank:{self.rank}", f"host:{self.host}", *(f"group:{name}" for name in groups))
         escalation, covering = self.alarms.in_force(scopes)
         watched = self.rules.watched
@@ -115,10 +119,11 @@ class Judge:
         context: Mapping[str, Any] = {
             "was_vetted": is_watched,
             "has_consent_anomaly": self.rules.has_consent_anomaly,
+            "taint_chain_length": taint,
             "side_effect_class": side_effect_class,
         }
         found = policy.compile_recording_policy(RiskContext(**context), escalation)
-        return Judged(side_effect_class, policy.raised(found, self.rules.mode_floor), covering)
+        return Judged(side_effect_class, policy.raised(found, self.rules.mode_floor), covering, taint)
 
 
 def _role(call: LiveCall) -> str | None:

@@ -29,6 +29,7 @@ from provstore.capture.recording.ring import Ring
 from provstore.capture.recording.rng_states import digest_of, rng_blob
 from provstore.capture.recording.snapshots import Snapshots, stored_bytes
 from provstore.capture.recording.state_digests import ids_digest, state_digest
+from provstore.capture.recording.taint import Taint
 from provstore.capture.recording.tensor_events import TensorEvents
 from provstore.capture.recording.worker import Worker
 from provstore.evidence import whole_files
@@ -93,9 +94,15 @@ class Session:
         self._judge = judge = Judge(
             plan.rules, self.rank, self.process["host"], range(self.process["world_size"]), self.alarms
         )
-        carriers = Carriers()
+        carriers, self._taint = Carriers(), Taint(torch, plan.rules.taint_window_steps)
         self.events = TensorEvents(
-            torch, guard=self.guard, judge=judge, maker=self._maker, outbox=self.outbox, carriers=carriers
+            torch,
+            guard=self.guard,
+            judge=judge,
+            maker=self._maker,
+            outbox=self.outbox,
+            carriers=carriers,
+            taint=self._taint,
         )
         self._calls = CallRecorder(
             rank=self.rank,
@@ -105,6 +112,7 @@ class Session:
             maker=self._maker,
             outbox=self.outbox,
             carriers=carriers,
+            taint=self._taint,
             order=self._order,
             carried=self.events.carried,
             group_seen=self._group_seen,
@@ -280,6 +288,7 @@ class Session:
     ) -> None:
         self.guard.run("unseen calls", self.hooks.look_for_unseen)
         self.guard.run("tensor events", self.events.end_step)
+        self.guard.run("taint", self._taint.end_step)
         ordinals = self.outbox.end_step(step)
         line = {
             "t": "step",

@@ -18,6 +18,7 @@ from provstore.capture.recording.guard import Guard
 from provstore.capture.recording.judging import Judge, Judged
 from provstore.capture.recording.outbox import Entry, Outbox
 from provstore.capture.recording.snapshots import Place
+from provstore.capture.recording.taint import Taint
 from provstore.model.action import ACTIVATION, GRADIENT
 from provstore.model.recording import NO_TENSOR_ACCESS, VALIDATION
 
@@ -37,9 +38,9 @@ class _Event:
     epoch: int | None
     entry: Entry | None = None
     carried_by: list[str] = field(default_factory=list)
-    has_content: bool = False
     uncarried: str | None = None
     """Why no call carries it, where DDP should."""
+    has_content: bool = False
     is_settled: bool = False
 
 
@@ -47,7 +48,15 @@ class TensorEvents:
     """The hooks on the parameters and modules of a job."""
 
     def __init__(
-        self, torch: Any, *, guard: Guard, judge: Judge, maker: ContentMaker, outbox: Outbox, carriers: Carriers
+        self,
+        torch: Any,
+        *,
+        guard: Guard,
+        judge: Judge,
+        maker: ContentMaker,
+        outbox: Outbox,
+        carriers: Carriers,
+        taint: Taint,
     ) -> None:
         self._torch = torch
         self._guard = guard
@@ -55,6 +64,7 @@ class TensorEvents:
         self._maker = maker
         self._outbox = outbox
         self._carriers = carriers
+        self._taint = taint
         self._handles: list[Any] = []
         self._open: dict[tuple[str, str], _Event] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
