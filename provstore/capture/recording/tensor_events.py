@@ -157,6 +157,8 @@ class TensorEvents:
         wish = Wish()
         try:
             self._maker.test(content, content.outputs, tensors)
+            if content.is_finite is False:
+                self._guard.run("taint", self._taint.found, tensors, name if op == GRADIENT else None)
             wish = self._maker.wish(content, judged, f"{op}:{name}", count)
             self._maker.copy(content, content.outputs, tensors, wish)
         except Exception as error:
