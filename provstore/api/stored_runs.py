@@ -80,10 +80,8 @@ class StoredRun:
     def actions_of_rank(self, epoch: int, rank: int) -> Iterator[Action]:
         """Yield the actions of one rank in an epoch; those of others are passed over unread."""
         mark = b'"rank":%d,' % rank
-        frames = self.journal.evidence(self.run, self.attempt).frames(mark)
-        lines = (line for frame in frames for line in frame.lines)
-        for line in lines:
-            if mark in line and line.startswith(OPENING):
+        for line in self.journal.evidence(self.run, self.attempt).lines(mark):
+            if line.startswith(OPENING):
                 action = recording.read_quickly(line)
                 if action.rank == rank and action.epoch == epoch:
                     yield action

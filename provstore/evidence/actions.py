@@ -152,36 +152,57 @@ def read(line: bytes) -> Action:
 def of_record(said: Mapping[str, Any]) -> Action:
     """Return the action of a record that was read strictly."""
     training = said["training"]
-    values: dict[str, Any] = {attribute: said.get(name) for name, attribute in _TOP}
-    values |= {name: training.get(name) for name in _TRAINING}
-    if training.get("out_as_in"):
-        values["shapes_out"] = values["shapes_in"]
-    if values["dtypes_out"] is None and values["shapes_out"] is not None:
-        values["dtypes_out"] = values["dtypes_in"]
-    for name in ("dtypes_in", "dtypes_out"):
-        if values[name] is not None:
-            values[name] = tuple(values[name])
-    for name in ("shapes_in", "shapes_out"):
-        if values[name] is not None:
-            values[name] = tuple(map(tuple, values[name]))
-    values["backend"], values["op"] = named(said)
+    top, own = said.get, training.get
+    shapes_in, dtypes_in = _shapes(own("shapes_in")), _texts(own("dtypes_in"))
+    shapes_out = shapes_in if own("out_as_in") else _shapes(own("shapes_out"))
+    dtypes_out = _texts(own("dtypes_out"))
+    backend, op = named(said)
     return Action(
         action_id=said["action_id"],
+        op=op,
         rank=said["rank"],
         at_ns=canonical.tagged_integer(said["at"]),
         side_effect_class=said["side_effect_class"],
         mode=said["recording_mode"],
         policy_mode=training["policy_mode"],
         policy_reason=training["policy_reason"],
-        step=training.get("step"),
-        side=training.get("side", None if "group" not in training else _USUAL_SIDE),
+        epoch=own("epoch"),
+        step=own("step"),
+        backend=backend,
+        group=own("group"),
+        seq=own("seq"),
+        op_id=own("op_id"),
+        peer=own("peer"),
+        side=own("side", None if "group" not in training else _USUAL_SIDE),
+        chain=top("causal_chain_id"),
+        parent=top("parent_action_id"),
         shortfall=tuple(training["shortfall"]),
-        escalations=tuple(training.get("escalations", ())),
-        carried_by=tuple(training.get("carried_by", ())),
-        evidence_refs=tuple(said.get("evidence_refs", ())),
-        extra={row["n"]: row["v"] for row in training.get("notes", ())},
-        **values,
+        escalations=tuple(own("escalations", ())),
+        finite_in=own("finite_in"),
+        finite_out=own("finite_out"),
+        digest_in=top("pre_state_digest"),
+        digest_out=top("post_state_digest"),
+        digest_kind=top("state_digest_kind"),
+        shapes_in=shapes_in,
+        shapes_out=shapes_out,
+        dtypes_in=dtypes_in,
+        dtypes_out=dtypes_in if dtypes_out is None and shapes_out is not None else dtypes_out,
+        reduce_op=own("reduce_op"),
+        root=own("root"),
+        delta_ref=top("delta_ref"),
+        evidence_refs=tuple(top("evidence_refs", ())),
+        name=own("name"),
+        carried_by=tuple(own("carried_by", ())),
+        extra={row["n"]: row["v"] for row in own("notes", ())},
     )
+
+
+def _shapes(found: list[list[int]] | None) -> tuple[tuple[int, ...], ...] | None:
+    return None if found is None else tuple(map(tuple, found))
+
+
+def _texts(found: list[str] | None) -> tuple[str, ...] | None:
+    return None if found is None else tuple(found)
 
 
 def _shorten(training: dict[str, Any]) -> None:

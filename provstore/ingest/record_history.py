@@ -15,6 +15,7 @@ from provstore.model import canonical
 from provstore.model.evidence import CAPTURE_FAULT, EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, POLICY
 
 _NOTES = frozenset((ESCALATION, CAPTURE_FAULT))
+_EPOCH = b'"kind":"epoch-'
 _TELLING = (EPOCH_BUNDLE, EPOCH_LINK, ESCALATION, CAPTURE_FAULT)
 
 
@@ -106,7 +107,7 @@ def run_chain(journal: Journal, run: str) -> RunChain:
     told: list[tuple[int, dict[str, Any]]] = []
     for scope in journal.scopes():
         if scope[0] == run:
-            for frame in journal.evidence(*scope).frames():
+            for frame in journal.evidence(*scope).frames(_EPOCH):
                 told += [(frame.jseq, said) for said in _told(frame)]
     chain = RunChain()
     for _, said in sorted(told, key=lambda one: one[0]):
@@ -131,7 +132,7 @@ def note_hash(line: bytes) -> int:
 
 def _told(frame: RecordFrame) -> Iterator[dict[str, Any]]:
     for line in frame.lines:
-        if b'"kind":"epoch-' in line:
+        if _EPOCH in line:
             said = records.parse(line)
             if said["kind"] in {EPOCH_BUNDLE, EPOCH_LINK}:
                 yield said

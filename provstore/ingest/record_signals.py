@@ -85,11 +85,10 @@ def stored_signals(journal: Journal, run: str, attempt: int) -> Iterator[dict[st
         TrustError: A record of this kind is malformed.
         StoreError: The journal is damaged there.
     """
-    for found in journal.evidence(run, attempt).records():
-        if _KIND in found.line:
-            said = records.parse(found.line)
-            if said["kind"] == EXTERNAL_SIGNAL:
-                yield said
+    for line in journal.evidence(run, attempt).lines(_KIND):
+        said = records.parse(line)
+        if said["kind"] == EXTERNAL_SIGNAL:
+            yield said
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,20 +89,19 @@ def actions(journal: Journal, run: str, attempt: int, epoch: int | None = None) 
         TrustError: A record of this kind is malformed.
         StoreError: The journal is damaged there.
     """
-    for found in journal.evidence(run, attempt).records():
-        if found.line.startswith(action_records.OPENING):
-            action = read_quickly(found.line)
+    for line in journal.evidence(run, attempt).lines():
+        if line.startswith(action_records.OPENING):
+            action = read_quickly(line)
             if epoch is None or action.epoch == epoch:
                 yield action
 
 
 def escalations(journal: Journal, run: str, attempt: int) -> Iterator[dict[str, Any]]:
     """Yield the escalation records of an attempt as they stand in the journal."""
-    for found in journal.evidence(run, attempt).records():
-        if b'"kind":"escalation"' in found.line:
-            said = records.parse(found.line)
-            if said["kind"] == ESCALATION:
-                yield said
+    for line in journal.evidence(run, attempt).lines(b'"kind":"escalation"'):
+        said = records.parse(line)
+        if said["kind"] == ESCALATION:
+            yield said
 
 
 def table(journal: Journal, bundle: StoredBundle, role: str) -> Iterator[dict[str, Any]]:

@@ -186,6 +186,13 @@ class JournalEvidence:
             if isinstance(frame, RecordFrame):
                 yield frame
 
+    def lines(self, *marks: bytes) -> Iterator[bytes]:
+        """Yield the text of the records in their order; with marks only of those that hold one of these bytes."""
+        for frame in self.frames(*marks):
+            for line in frame.lines:
+                if not marks or any(mark in line for mark in marks):
+                    yield line
+
     def heads(self) -> Iterator[RankHead]:
         """Yield the rank heads that came with the records, in their order."""
         for frame in self._frames(frames.RECORDS):
