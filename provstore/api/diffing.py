@@ -20,6 +20,7 @@ from provstore.model.action import Action
 if TYPE_CHECKING:
     from provstore.analysis.divergence import Divergence, Event, GroupFacts
     from provstore.api.believing import Belief
+    from provstore.journal import Journal
 
 SCHEMA = "provstore-diff/1"
 CONTEXT_STEPS = 5
@@ -86,22 +87,38 @@ def diff(
         TrustError: The evidence does not hold, and that is not ignored.
         StoreError: The journal cannot be read.
     """
+    with opened_journal(store, journal) as found:
+        return compared(
+            found, (a, b), epoch=epoch, context=context, attempts=attempts, belief=belief, unverified=unverified
+        )  # fmt: skip
+
+
+def compared(
+    journal: Journal,
+    ab: tuple[str, str],
+    *,
+    epoch: int | None,
+    context: int,
+    attempts: tuple[int | None, int | None],
+    belief: Belief | None,
+    unverified: bool,
+) -> Diff:
+    """Do what :func:`diff` does, with a journal that is open."""
     from provstore.analysis.divergence import compare
 
     if context < 0:
         raise ConfigError(f"--context {context}: is less than 0")
-    with opened_journal(store, journal) as found:
-        runs = stored_run(found, a, attempts[0], epoch), stored_run(found, b, attempts[1], epoch)
-        trust = [trustworthiness(one, belief, unverified=unverified) for one in runs]
-        epochs = (epoch,) if epoch is not None else tuple(n for n in runs[0].epochs if n in runs[1].epochs)
-        names = _names(runs[0], runs[1])
-        readers = _reader(runs[0], epoch), _reader(runs[1], epoch)
-        events = [event for one, name in zip(runs, names, strict=True) for event in _events(one, name)]
-        groups = _groups(runs[0], epochs), _groups(runs[1], epochs)
-        single = [number for number in epochs if all(len(one.of_epoch(number)) == 1 for one in runs)]
-        divergence = compare(names, groups, epochs, readers, events=events, context=context, by_rank=single)
-        anchors = _anchors(runs[0], runs[1], epochs)
-        divergence = divergence.with_notes(*_lone_epochs(runs, names, epochs))
+    runs = stored_run(journal, ab[0], attempts[0], epoch), stored_run(journal, ab[1], attempts[1], epoch)
+    trust = [trustworthiness(one, belief, unverified=unverified) for one in runs]
+    epochs = (epoch,) if epoch is not None else tuple(n for n in runs[0].epochs if n in runs[1].epochs)
+    names = _names(runs[0], runs[1])
+    readers = _reader(runs[0], epoch), _reader(runs[1], epoch)
+    events = [event for one, name in zip(runs, names, strict=True) for event in _events(one, name)]
+    groups = _groups(runs[0], epochs), _groups(runs[1], epochs)
+    single = [number for number in epochs if all(len(one.of_epoch(number)) == 1 for one in runs)]
+    divergence = compare(names, groups, epochs, readers, events=events, context=context, by_rank=single)
+    anchors = _anchors(runs[0], runs[1], epochs)
+    divergence = divergence.with_notes(*_lone_epochs(runs, names, epochs))
     return Diff(divergence, (trust[0], trust[1]), anchors, epochs)
 
 

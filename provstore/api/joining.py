@@ -15,7 +15,7 @@ from provstore import config
 from provstore.analysis.join.joining import join
 from provstore.analysis.join.trace_ids import WEAK
 from provstore.api.control import require_allowed
-from provstore.api.opening import existing, open_both
+from provstore.api.opening import Opened, existing, open_both
 from provstore.api.verifying_agents import known_keys
 from provstore.errors import EXIT_OK, EXIT_STORE, EXIT_UNDECIDED
 from provstore.evidence.aep import agent_keys, gather, judge
@@ -37,6 +37,7 @@ ACCEPTED = "accepted"
 _NO_RECORD = Axis(False, None, "no agent record was made of this run: its epochs never ended, or none was recorded")
 _WITH_CHAIN = ("chain", "container")
 Axes = Mapping[str, Sequence[Mapping[str, object]]]
+_Asked = tuple[str | None, Mapping[str, bytes], Trust | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +95,33 @@ def joined(
         with Journal.open(existing(directory, uri), writable=False) as found:
             return _answer(found, trace_id, known, trust)
     require_allowed("join --accept", store, journal)
-    return _accepting(uri, existing(directory, uri), (trace_id, known, trust))
-
-
-def _accepting(uri: str, directory: Path, asked: tuple[str | None, Mapping[str, bytes], Trust | None]) -> JoinAnswer:
-    """Return what belongs together once the weak links that are found are taken for true."""
     with contextlib.ExitStack() as exits:
-        opened = open_both(uri, directory, exits, read_only=False, progress=None)
-        answer = _answer(opened.journal, *asked)
-        count = 0
-        for block, origin in _acceptances(answer.report.links):
-            if not opened.journal.has_batch(origin.sha256, origin.reader, origin.version, "", 0):
-                opened.journal.append(block, origin)
-                opened.graph.write(block)
-                count += 1
-        if count:
-            show_joins(opened.graph, opened.journal)
-            show_evidence(opened.graph, opened.journal)
-            answer = replace(_answer(opened.journal, *asked), newly_accepted=count)
-        return answer
+        opened = open_both(uri, existing(directory, uri), exits, read_only=False, progress=None)
+        return _accepting(opened, (trace_id, known, trust))
+
+
+def joined_in(
+    opened: Opened, trace_id: str | None, *, keys: Sequence[str], trust_file: str | Path | None, accept: bool
+) -> JoinAnswer:
+    """Do what :func:`joined` does, with a store that is open, for writing where something is to be accepted."""
+    asked = (trace_id, *known_keys(keys, trust_file))
+    return _accepting(opened, asked) if accept else _answer(opened.journal, *asked)
+
+
+def _accepting(opened: Opened, asked: _Asked) -> JoinAnswer:
+    """Return what belongs together once the weak links that are found are taken for true."""
+    answer = _answer(opened.journal, *asked)
+    count = 0
+    for block, origin in _acceptances(answer.report.links):
+        if not opened.journal.has_batch(origin.sha256, origin.reader, origin.version, "", 0):
+            opened.journal.append(block, origin)
+            opened.graph.write(block)
+            count += 1
+    if count:
+        show_joins(opened.graph, opened.journal)
+        show_evidence(opened.graph, opened.journal)
+        answer = replace(_answer(opened.journal, *asked), newly_accepted=count)
+    return answer
 
 
 def _acceptances(links: Iterable[Link]) -> Iterator[tuple[Block, Origin]]:

@@ -12,16 +12,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from provstore import config, cypher
+from provstore.api import store_doors
 from provstore.api.answers import answer, asked, one_attempt
 from provstore.api.control import require_off
 from provstore.api.lagging import REASON, hinting, incomplete
-from provstore.api.opening import open_both
+from provstore.api.opening import Opened, open_both
 from provstore.errors import ConfigError
 from provstore.model.finding import Diagnosis
-from provstore.model.report import Answer, CheckReport, IngestReport, SealReport, StoreInfo
+from provstore.model.report import Answer, IngestReport, SealReport
 from provstore.model.trace import Trace
 from provstore.sources.flight_recorder import ReadOptions
-from provstore.stores import open_store
 
 if TYPE_CHECKING:
     from provstore.api.believing import Belief
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 class Store:
     """A journal and the graph made from it."""
+
+    # Their texts are long, and stand in a file of their own.
+    replay, diff, join = store_doors.replay, store_doors.diff, store_doors.join
+    list_evidence, show_evidence = store_doors.list_evidence, store_doors.show_evidence
+    export_evidence, forget_anchors = store_doors.export_evidence, store_doors.forget_anchors
+    info, check = store_doors.info, store_doors.check
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class Store:
         from provstore.ingest.evidence import take_in
         from provstore.ingest.given import Request
 
-        self._require_writable("nothing can be taken in")
+        self.require_writable("nothing can be taken in")
         options = ReadOptions(rank_regex=rank_regex, rank_map=rank_map, recursive=recursive)
         request = Request([], run, attempt, options, keep_source, progress)
         report = take_in(sources, source, request, self._journal, self._graph)
@@ -150,7 +156,7 @@ class Store:
             InputError: The run is closed, or a value cannot be kept; the message names the item and the value.
             StoreError: The journal cannot be written.
         """
-        self._require_writable("records cannot be kept")
+        self.require_writable("records cannot be kept")
         return self._signs().record(items, (run, attempt), rank_signer)
 
     def seal(
@@ -193,7 +199,7 @@ class Store:
         from provstore.evidence.bundles import Claims, Limits
         from provstore.ingest.sealing import SealRequest
 
-        self._require_writable("nothing can be signed")
+        self.require_writable("nothing can be signed")
         claims = Claims(train_epoch, world, tuple(anchors))
         request = SealRequest(signer, close, limits or Limits(), claims, org, vouch)
         scopes = scopes_to_seal(self._journal, self.uri, run, attempt, close)
@@ -233,12 +239,6 @@ class Store:
         return verify_store(
             self._journal, self._graph, places, belief, source, asked, refresh=refresh, progress=progress, blobs=blobs
         )  # fmt: skip
-
-    def forget_anchors(self, run: str | None = None, attempt: int | None = None, *, belief: Belief) -> int:
-        """Forget the verifier's own anchors of these runs, which is logged; return how many there were."""
-        from provstore.api.verifying import forget
-
-        return forget(self._journal, belief, run, attempt)
 
     def trace(
         self,
@@ -300,7 +300,7 @@ class Store:
         from provstore.api.asking import diagnosed
 
         if save:
-            self._require_writable("findings cannot be saved")
+            self.require_writable("findings cannot be saved")
         found, block = diagnosed(self._graph, self._scope(run, attempt), about)
         if save and found.findings:
             from provstore.ingest.upkeep import show_evidence
@@ -359,24 +359,22 @@ class Store:
 
         return write(form, document(self._graph, run, attempt, self._scope), to, options)
 
-    def info(self) -> StoreInfo:
-        """Return what the store is and holds."""
-        from provstore.api.opening import described
-
-        return described(self.uri, self._graph, self._journal)
-
-    def check(self) -> CheckReport:
-        """Check the journal, and compare the graph with what the journal says it should hold."""
-        from provstore.ingest.upkeep import check
-
-        with contextlib.closing(open_store("memory:", writable=True)) as empty:
-            return check(self._graph, self._journal, empty, self._late)
-
     def _scope(self, run: str | None, attempt: int | None) -> tuple[str, int]:
         with hinting(self._late):
             return one_attempt(self._graph, self.uri, run, attempt)
 
-    def _require_writable(self, what: str) -> None:
+    @property
+    def opened(self) -> Opened:
+        """The open journal and graph, which the methods above read."""
+        return Opened(self._journal, self._graph, self._late)
+
+    def require_writable(self, what: str) -> None:
+        """Refuse what writes into a store that was opened for reading only, or while safe mode is on.
+
+        Raises:
+            ConfigError: The store was opened for reading only.
+            SafeModeError: Safe mode is on.
+        """
         if self._read_only:
             raise ConfigError(f"{self.uri}: store: opened for reading only; {what}")
         require_off(what, self._journal_directory)
@@ -387,7 +385,7 @@ class Store:
             if self._signing is None:
                 from provstore.api.signing import Signing
 
-                self._require_writable("nothing can be signed")
+                self.require_writable("nothing can be signed")
                 self._signing = Signing(self._journal, self._graph, signer, limits)
             return self._signing
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import prov.model
 import pytest
+from captures import RankCapture, floats
+from signed_captures import Signed, signed_capture
 
 import provstore
-from provstore.errors import ConfigError, InputError, StoreError
+from provstore.api.control import switch
+from provstore.api.recording import record
+from provstore.cli._app import run as command_line
+from provstore.errors import ConfigError, InputError, SafeModeError, StoreError
 from provstore.journal import Journal
 from provstore.queries.info import behind
 from provstore.stores import open_store
@@ -281,3 +289,92 @@ def test_a_pipe_given_to_ingest_is_refused_without_waiting(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "rank_0")
     with provstore.open("memory:") as store:
         assert [file.status for file in store.ingest(tmp_path / "rank_0").files] == ["refused"]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Signed:
+    """A signed run, and one beside it that differs in its one call."""
+    signed = signed_capture(tmp_path_factory.mktemp("doors"))
+    capture = RankCapture(signed.store.parent / "other", 0, 1, run="other")
+    capture.begin(0)
+    capture.call(0, floats(5.0, 6.0))
+    capture.end(0)
+    record([capture.write()], store=f"embedded:{signed.store}")
+    return signed
+
+
+@pytest.fixture
+def doors(recorded: Signed) -> Iterator[provstore.Store]:
+    with provstore.open(f"embedded:{recorded.store}", read_only=True) as store:
+        yield store
+
+
+def test_an_epoch_is_replayed_from_an_open_store_as_the_command_does(
+    doors: provstore.Store, recorded: Signed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    belief = provstore.belief(public_keys=[recorded.public], state=recorded.store.parent / "anchors")
+    found = doors.replay("job", 0, rank=0, belief=belief)
+    words = ["--json", "--store", f"embedded:{recorded.store}", "replay", "--run", "job", "--epoch", "0", "--rank", "0"]
+    command_line([*words, "--public-key", str(recorded.public)])
+    said = json.loads(capsys.readouterr().out)
+    assert json.loads(json.dumps(found.to_dict())) == said
+    assert found.trust.axes["graph"] == "ok"
+    assert [one.op for one in found.actions] == ["all_reduce"]
+
+
+def test_a_store_that_is_open_for_writing_is_replayed_without_a_second_lock(recorded: Signed, tmp_path: Path) -> None:
+    shutil.copytree(recorded.store, tmp_path / "store")
+    with provstore.open(f"embedded:{tmp_path / 'store'}") as store:
+        assert store.replay("job", 0).plan.epoch == 0
+        assert store.diff("job", "other").divergence.first_divergence is not None
+        switch(f"embedded:{tmp_path / 'store'}", on=True, reason="look first")
+        with pytest.raises(SafeModeError, match="look first"):
+            store.replay("job", 0, execute=True)
+
+
+def test_arguments_of_a_replay_that_do_not_fit_are_refused(doors: provstore.Store) -> None:
+    with pytest.raises(ConfigError, match="--instance"):
+        doors.replay("job", 0, instance="gloo/0@0/1")
+    with pytest.raises(InputError, match="epoch 4: not stored"):
+        doors.replay("job", 4)
+
+
+def test_two_runs_are_compared_from_an_open_store(doors: provstore.Store) -> None:
+    found = doors.diff("job", "other")
+    assert (found.exit_code, found.epochs) == (1, (0,))
+    assert found.divergence.first_divergence.kind in {"shape", "input-digest"}
+    with pytest.raises(ConfigError, match="less than 0"):
+        doors.diff("job", "other", context=-1)
+
+
+def test_evidence_is_listed_shown_and_exported_from_an_open_store(
+    doors: provstore.Store, recorded: Signed, tmp_path: Path
+) -> None:
+    listed = {one.run: one for one in doors.list_evidence().runs}
+    assert (listed["job"].closed, listed["other"].closed, listed["other"].bundles) == (True, False, ())
+    assert [one.run for one in doors.list_evidence("job", epoch=0, mode="full").runs] == ["job"]
+    item = doors.show_evidence("record:job:0")
+    assert json.loads(item.raw)["kind"] in {"action", "ingest"}
+    report = doors.export_evidence(tmp_path / "out", "job", public_keys=[recorded.public])
+    belief = provstore.belief(public_keys=[recorded.public], state=tmp_path / "anchors")
+    (answer,) = provstore.verify(tmp_path / "out", belief=belief)
+    assert answer.counts["records"] == listed["job"].records == report.records
+    with pytest.raises(InputError, match="neither a bundle nor a record"):
+        doors.show_evidence("record:job:999")
+
+
+def test_agents_and_runs_are_joined_from_an_open_store_and_a_reader_accepts_nothing(doors: provstore.Store) -> None:
+    assert doors.join().exit_code == 3
+    with pytest.raises(ConfigError, match="reading only"):
+        doors.join(accept=True)
+
+
+def test_every_public_method_of_a_store_says_what_it_does_and_what_it_raises() -> None:
+    for name, method in inspect.getmembers(provstore.Store, inspect.isfunction):
+        if not name.startswith("_"):
+            text = inspect.getdoc(method)
+            assert text, name
+            arguments = set(inspect.signature(method).parameters) - {"self", "store"}
+            if len(arguments) > 2:
+                assert "Args:" in text, name
+                assert {one for one in arguments if f" {one}:" not in text} <= {"parameters"}, name
