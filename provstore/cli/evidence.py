@@ -12,6 +12,7 @@ from rich.console import Console
 
 from provstore import errors
 from provstore.cli import _keys
+from provstore.cli._carried import draw_carried
 from provstore.cli._options import Globals, flags
 from provstore.cli._reports import ingest_code, ingest_lines
 from provstore.cli._screen import Line, Screen, json_text, print_lines
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
 _RUN = typer.Option(metavar="ID", help="Run, ID or run:ID [default: all].", show_default=False)
 _ATTEMPT = typer.Option(metavar="N", help="Incarnation of the run.", min=0)
 _EXAMPLES = {
-    "list": "Example: provstore evidence list",
+    "list": """Examples:
+
+\b
+provstore evidence list
+provstore evidence list my-job --finding replica-disagreement""",
     "show": """Examples:
 
 \b
@@ -73,17 +78,37 @@ def list_(
     mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="Only training epochs whose weakest recorded mode is this one.")
     ] = None,
+    finding: Annotated[
+        str | None, typer.Option(metavar="CODE|ID", help="Only actions and bundles that carry this finding.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="With --finding: show at most this many.", min=0)] = 50,
+    offset: Annotated[int, typer.Option(metavar="N", help="With --finding: begin after this many.", min=0)] = 0,
 ) -> None:
     """List signed bundles and recorded epochs of each run.
 
-    What they state is shown as stated; provstore verify tells whether it holds. Exit code: 0 listed, 2 no such run, 7
-    journal unavailable.
+    What they state is shown as stated; provstore verify tells whether it holds. Exit code: 0 listed, 2 no such run or
+    finding, 7 journal unavailable.
     """
-    from provstore.api.evidence_export import opened
-
     screen = Screen(settings)
-    with opened(settings.store, settings.journal) as evidence:
-        found = evidence.listed(run_of(run), attempt, epoch=epoch, mode=mode)
+    if finding is not None:
+        from provstore.api.carrying import listed_with
+
+        found = listed_with(
+            finding,
+            run_of(run),
+            attempt,
+            epoch=epoch,
+            mode=mode,
+            limit=limit,
+            offset=offset,
+            store=settings.store,
+            journal=settings.journal,
+        )
+    else:
+        from provstore.api.evidence_export import opened
+
+        with opened(settings.store, settings.journal) as evidence:
+            found = evidence.listed(run_of(run), attempt, epoch=epoch, mode=mode)
     screen.show(found.to_dict(), lambda console: _draw_list(console, found))
 
 
@@ -275,11 +300,22 @@ def _draw_list(console: Console, found: EvidenceList) -> None:
             grid(console, columns, rows)
         if run.recorded:
             grid(console, _RECORDED_COLUMNS, [_recorded_row(one) for one in run.recorded])
-    if not found.runs:
+    if found.carried is not None:
+        draw_carried(console, found.carried)
+    elif not found.runs:
         console.print("nothing is recorded", style="dim")
 
 
-_RECORDED_COLUMNS = ("training epoch", "part", "actions", "recorded", "demanded", "less because", "missing", "digest")
+_RECORDED_COLUMNS = (
+    "training epoch",
+    "part",
+    "actions",
+    "weakest recorded",
+    "strongest demanded",
+    "less because",
+    "missing",
+    "digest",
+)
 
 
 def _recorded_row(one: RecordedEpoch) -> tuple[object, ...]:

@@ -85,14 +85,61 @@ class RunEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedFinding:
+    """A finding, and one recorded action that it names."""
+
+    run: str
+    attempt: int
+    code: str
+    finding: str
+    """Id of the finding."""
+    confidence: str | None
+    summary: str
+    action_id: str | None
+    """``None`` for a finding that names no recorded action."""
+    rank: int | None = None
+    op: str | None = None
+    group: str | None = None
+    seq: int | None = None
+    step: int | None = None
+    epoch: int | None = None
+    """Training epoch of the action."""
+    bundle: str | None = None
+    """Digest of the bundle of that epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedPage:
+    """What carries a finding that was asked for, as far as a page shows it."""
+
+    asked: str
+    """Code, or id."""
+    rows: tuple[CarriedFinding, ...]
+    total: int
+    offset: int
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more rows follow."""
+        return self.offset + len(self.rows) < self.total
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the page as JSON values; the keys are documented and stable."""
+        return {**asdict(self), "has_more": self.has_more}
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceList:
     """The evidence that a journal holds, run by run."""
 
     runs: tuple[RunEvidence, ...]
+    carried: CarriedPage | None = None
+    """Where a finding was asked for: then only runs and training epochs that carry it are listed."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the list as JSON values; the keys are documented and stable."""
         return {
+            "carried": self.carried.to_dict() if self.carried else None,
             "runs": [
                 {
                     **asdict(run),
@@ -100,7 +147,7 @@ class EvidenceList:
                     "bundles": [{**asdict(row), "records": row.records} for row in run.bundles],
                 }
                 for run in self.runs
-            ]
+            ],
         }
 
     def _repr_html_(self) -> str:
