@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +82,16 @@ def run_job(
         for process in processes:
             process.kill()
     return Finished(out, [process.returncode for process in processes], texts)
+
+
+def captured(folder: Path, rank: int) -> list[dict[str, Any]]:
+    """Return the lines of a rank's file; one that was written before its step ended has it from the step's own line."""
+    lines = [json.loads(line) for line in (folder / f"capture-rank{rank}.jsonl").read_text().splitlines()]
+    ends = [(line["ordinals"], line["step"]) for line in lines if line["t"] == "step" and "ordinals" in line]
+    for line in lines:
+        if "ordinal" in line and "step" not in line:
+            line["step"] = next((step for (first, last), step in ends if first <= line["ordinal"] <= last), None)
+    return lines
 
 
 @pytest.fixture(scope="session")

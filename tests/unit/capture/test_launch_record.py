@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs_hooks, run_job
+from conftest import captured, needs_hooks, run_job
 
 from provstore.capture.recording import launch
 from provstore.capture.recording.launch import launch_found, launch_of
@@ -42,8 +42,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (folder / "capture-rank0.jsonl").read_text().splitlines()]
-    return [line for line in found if line["t"] == kind]
+    return [line for line in captured(folder, 0) if line["t"] == kind]
 
 
 def demanded(folder: Path) -> dict[str, dict[str, str]]:

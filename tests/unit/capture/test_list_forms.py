@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs_hooks, run_job
+from conftest import captured, needs_hooks, run_job
 
 from provstore.ingest import capture_lines
 
@@ -24,8 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines(folder: Path, rank: int, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (folder / f"capture-rank{rank}.jsonl").read_text().splitlines()]
-    return [line for line in found if line["t"] == kind]
+    return [line for line in captured(folder, rank) if line["t"] == kind]
 
 
 def content(folder: Path, rank: int) -> dict[str, dict[str, list[list[float]]]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs_hooks, run_job
+from conftest import captured, needs_hooks, run_job
 
 import provstore
 from provstore.api.recording import record
@@ -24,8 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (folder / "capture-rank0.jsonl").read_text().splitlines()]
-    return [line for line in found if line["t"] == kind]
+    return [line for line in captured(folder, 0) if line["t"] == kind]
 
 
 def events(folder: Path) -> list[tuple[str, str, str, int, str | None]]:

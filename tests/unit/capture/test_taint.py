@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs_hooks, run_job
+from conftest import captured, needs_hooks, run_job
 
 torch: Any = pytest.importorskip("torch")
 
@@ -138,8 +137,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def calls(folder: Path, rank: int, step: int) -> dict[tuple[str, str], dict[str, Any]]:
     """Group and operation → the call of a step."""
-    lines = [json.loads(line) for line in (folder / f"capture-rank{rank}.jsonl").read_text().splitlines()]
-    found = [line for line in lines if line["t"] == "call" and line["step"] == step]
+    found = [line for line in captured(folder, rank) if line["t"] == "call" and line["step"] == step]
     return {(line["desc"], line["op"]): line for line in found}
 
 
