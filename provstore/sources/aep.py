@@ -12,7 +12,7 @@ from provstore.errors import InputError, NotUnderstoodError
 from provstore.evidence.aep import cutting
 from provstore.evidence.aep.kinds import kind_of, why_not, wrapper_of
 from provstore.evidence.aep.schema import RECORD
-from provstore.evidence.aep.text import MAX_BYTES, JsonText
+from provstore.evidence.aep.text import MAX_BYTES, MAX_LEVELS, JsonText
 from provstore.model.aep import ARRAY, BUNDLE, COMPACTED, JSONL, LEDGER, Container, RawRecord
 from provstore.model.aep import RECORD as ONE
 from provstore.sources._aep_lines import Item, Lines, Place, torn_at
@@ -99,7 +99,7 @@ def _object(place: Place, data: bytes, offset: int) -> Container:
     spans = _bundle_spans(data, place.name)
     if spans is not None:
         return _bundle(place, data, offset, spans)
-    text = JsonText(data)
+    text = _text(data)
     if isinstance(text.value, dict):
         wrapper = wrapper_of(text.value)
         if wrapper is not None:
@@ -163,7 +163,7 @@ def _listed(place: Place, items: Iterable[Item], outer: str, problems: tuple[str
     gaps: list[bytes] = []
     reason = None
     for item in items:
-        text = JsonText(item.data)
+        text = _text(item.data)
         value = text.value if isinstance(text.value, dict) else None
         wrapper = wrapper_of(value) if value is not None else None
         if wrapper == COMPACTED:
@@ -201,13 +201,23 @@ class _Records:
     def _record(self, index: int, item: Item) -> RawRecord:
         if item.fault is not None:
             return RawRecord(index, item.offset, b"", self.kind, item.fault, item.sha256)
-        text = JsonText(item.data)
+        text = _text(item.data)
         value = text.value if isinstance(text.value, dict) else None
         kind = kind_of(value) if value is not None else None
         if kind is None and value is not None and wrapper_of(value) == LEDGER:
             begin, end = cutting.members(item.data, 0, "ledger record")["record"]
             return RawRecord(index, item.offset + begin, item.data[begin:end], RECORD, wrapper=item.data)
         return RawRecord(index, item.offset, item.data, kind or self.kind, text.fault, text=text)
+
+
+def _text(data: bytes) -> JsonText:
+    """Return one value of a file; what a ledger wraps around a record is no level of the record."""
+    text = JsonText(data)
+    if text.fault is None:
+        return text
+    around = JsonText(data, MAX_LEVELS + 1)
+    is_ledger = isinstance(around.value, dict) and wrapper_of(around.value) == LEDGER
+    return around if is_ledger else text
 
 
 def _is_whole(line: bytes) -> bool:

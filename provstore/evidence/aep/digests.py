@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from provstore.evidence.aep import forms
 from provstore.evidence.aep.chains import digest
-from provstore.evidence.aep.text import JsonText
+from provstore.evidence.aep.text import MAX_LEVELS, JsonText
 from provstore.model.aep import BUNDLE, COMPACTED, LEDGER, Axis, Container, RawRecord
 
 RECORD_DIGEST: Final = "bundle-record-mismatch"
@@ -132,7 +132,7 @@ class ContainerDigests:
             self._hash = str(value.get("lastRecordHash"))
 
     def _take_ledger(self, raw: RawRecord) -> None:
-        wrapper = JsonText(raw.wrapper)
+        wrapper = JsonText(raw.wrapper, MAX_LEVELS + 1)
         value = wrapper.value if isinstance(wrapper.value, dict) else {}
         said = value.get("hash")
         made = (hashlib.sha256(wrapper.canon(form, drop=("hash",))).hexdigest() for form in forms.FORMS)

@@ -255,6 +255,26 @@ def test_an_altered_ledger_fails_its_container(change: Callable[[Any], object], 
     assert all(found.axes["structural"].status == "pass" for found in verdict.records)
 
 
+def nested(levels: int) -> object:
+    return [] if levels == 1 else [nested(levels - 1)]
+
+
+@pytest.mark.parametrize("wrap", [lines, lambda entries: json.dumps(entries).encode()], ids=["lines", "array"])
+def test_a_ledger_is_no_level_of_the_records_that_it_wraps(wrap: Callable[[Any], bytes]) -> None:
+    # The record itself is one level, so that 63 more make the 64 that are allowed.
+    deepest = [AGENT.signed(one) for one in linked([record(number=0, deep=nested(63)), record(number=1)])]
+    verdict = judged(wrap(ledger(deepest)))
+    assert (verdict.kind, verdict.container.status, verdict.chain.status) == ("ledger", "pass", "intact")
+    assert [one.axes["authenticity"].status for one in verdict.records] == ["valid", "valid"]
+    assert [one.axes["structural"].status for one in verdict.records] == ["pass", "pass"]
+
+
+def test_a_record_in_a_ledger_that_is_a_level_too_deep_fails_alone() -> None:
+    verdict = judged(lines(ledger([record(number=0), record(number=1, deep=nested(64))])))
+    assert [one.axes["structural"].status for one in verdict.records] == ["pass", "fail"]
+    assert "64 levels" in str(verdict.records[1].axes["structural"].reason)
+
+
 def test_a_compacted_ledger_declares_its_gap_and_its_chain_is_partial() -> None:
     entries = ledger(CHAIN)
     verdict = judged(lines([compacted(entries[:2]), entries[2]]))
