@@ -136,7 +136,7 @@ def _answer(journal: Journal, trace_id: str | None, keys: Mapping[str, bytes], t
     problems: list[str] = []
     files = list(agent_joins.agent_files(journal, problems.append))
     gathered = gather(one.container for one in files)
-    agents = agent_joins.agent_runs(files, gathered, _agent_axes(files, keys, trust))
+    agents = agent_joins.agent_runs(journal, files, gathered, _agent_axes(files, keys, trust))
     runs = agent_joins.training_runs(journal)
     runs = [replace(one, axes=_training_axes(journal, one.run, keys, trust)) for one in runs]
     report = join(agents, runs, trace_id)

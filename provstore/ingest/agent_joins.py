@@ -16,6 +16,7 @@ from provstore.evidence.aep.schema import RECORD
 from provstore.evidence.aep.text import JsonText
 from provstore.graph import agent_facts
 from provstore.graph.action_facts import training_run_iri
+from provstore.ingest.own_records import OwnRecords
 from provstore.ingest.recording import stored_bundles
 from provstore.journal import BundleFrame, Journal, Origin, RecordFrame
 from provstore.model import canonical, ids
@@ -54,7 +55,7 @@ class AgentFile:
 
 
 def is_own(value: Mapping[str, Any]) -> bool:
-    """Return whether a record says that provstore made it."""
+    """Return whether a record says that provstore made it; anybody can say so."""
     context = value.get("run_context")
     return isinstance(context, dict) and context.get("agent_id") == OWN_AGENT
 
@@ -89,18 +90,26 @@ def agent_files(journal: Journal, on_problem: Callable[[str], object] = lambda _
 
 
 def agent_runs(
-    files: Sequence[AgentFile], gathered: Gathered, axes: Mapping[str, Mapping[str, object]] | None = None
+    journal: Journal,
+    files: Sequence[AgentFile],
+    gathered: Gathered,
+    axes: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[AgentRun]:
-    """Return the agents' runs that some files tell of; our own records are none.
+    """Return the agents' runs that some files tell of; records that say what the journal holds are none.
 
     Args:
+        journal: Tells our own records from those that only say that they are.
         files: The files.
         gathered: Their records as one.
         axes: What was found of the records, by run.
+
+    Raises:
+        StoreError: The journal is damaged where it would hold a record.
     """
     found: dict[str, _Told] = {}
+    held = OwnRecords(journal)
     for one in gathered.records:
-        if one.run_id is not None and not is_own(one.value):
+        if one.run_id is not None and not (is_own(one.value) and held.holds(one.value)):
             told = found.setdefault(one.run_id, _Told())
             told.add(one.value, one.digest, {where.source for where in one.occurrences})
     for file in files:
@@ -157,7 +166,7 @@ def join_block(journal: Journal) -> Block | None:
     if not files:
         return Block("", 0, replaces=SCOPE) if _is_told(journal) else None
     gathered = gather(file.container for file in files)
-    report = join(agent_runs(files, gathered), training_runs(journal))
+    report = join(agent_runs(journal, files, gathered), training_runs(journal))
     taken = accepted(journal)
     links = [one for one in report.links if one.strength != WEAK or any(end in taken for end in ends_of(one))]
     return _block(links, gathered, journal)

@@ -437,6 +437,21 @@ def test_our_own_export_read_back_adds_nothing(command, home):
     assert list((home / "exported").glob("*.jsonl"))
 
 
+def test_a_strangers_record_under_our_name_is_joined_like_anybodys(command, home):
+    record_with_checkpoint(command, home)
+    said = {**record_of("somebody"), "run_context": {"agent_id": "provstore-recorder"}}
+    said["actions"][0]["evidence_refs"] = [REF]
+    (home / "agent.jsonl").write_bytes(lines([said]))
+    assert command("evidence", "export", "run-42", "--format", "aep-jsonl", "-o", "exported").code == 0
+    ours = (home / "exported" / "records.aep.jsonl").read_bytes()
+    # Both in one file: what the journal holds is no agent's, what it does not hold is.
+    (home / "both.jsonl").write_bytes(ours + lines([said]))
+    for file in ("agent.jsonl", "both.jsonl"):
+        assert command("ingest", file).code == 0
+    (link,) = report(command)["links"]
+    assert (named(link["from"]), named(link["to"]), link["rules"]) == ("somebody/action-0", "run-42", ["ref"])
+
+
 def record_with_checkpoint(command, home):
     """Write what a live job of one rank leaves behind, and record it."""
     folder = home / "capture"
