@@ -236,8 +236,12 @@ def _agent_lines(report: AgentExportReport, width: int) -> Iterator[Line]:
     said = f"{report.directory}: {counted(report.records, 'agent record')} of run {report.run}"
     yield from (Line(text, "bold") for text in folded(said, width, "", "  "))
     for one in report.files:
-        text = f"{one.path}: {counted(one.records, 'record')}, {one.bytes} bytes, {one.validation}"
+        text = f"{one.path}: {counted(one.records, 'record')}, {one.bytes} bytes"
         yield from (Line(part) for part in folded(text, width, "  ", "    "))
+        looked = [f"{name} {_axis_text(axis)}" for name, axis in one.validation.items() if axis["evaluated"]]
+        rest = [name for name, axis in one.validation.items() if not axis["evaluated"]]
+        said = "; ".join([*looked, f"not evaluated: {', '.join(rest)}"])
+        yield from (Line(part, "dim") for part in folded(said, width, "    ", "    "))
 
 
 def import_(

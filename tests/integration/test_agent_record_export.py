@@ -122,9 +122,26 @@ def test_the_manifest_names_every_file_with_its_digest_and_that_it_fits_the_sche
     for name, one in listed.items():
         data = (exported / "lines" / name).read_bytes()
         assert (one["bytes"], one["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
-        assert one["validation"] == "valid"
+        axes = one["validation"]
+        assert set(axes) == {"structural", "semantic", "authenticity", "chain", "container", "capture"}
+        assert axes["structural"] == {"evaluated": True, "status": "pass"}
+        assert not any(axes[name]["evaluated"] for name in ("semantic", "chain", "container", "capture"))
+        assert all(("status" in axis) == axis["evaluated"] for axis in axes.values())
     assert len(manifest["bundles"]) == 3
     assert manifest["source"]["run"] == "job"
+
+
+def test_a_manifest_calls_unsigned_records_unsigned_and_sums_nothing_up(tmp_path: Path) -> None:
+    record([healthy(tmp_path / "c", epochs=1)], store=f"embedded:{tmp_path / 's'}", signer=KEY)
+    with opened(f"embedded:{tmp_path / 's'}") as evidence:
+        evidence.exported_agents(tmp_path / "lines", options=AgentExportOptions(per_action=True))
+    text = (tmp_path / "lines" / "manifest.json").read_text()
+    found = {one["path"]: one["validation"]["authenticity"] for one in json.loads(text)["files"]}
+
+    assert found.pop("records.aep.jsonl")["evaluated"] is False
+    assert len(found) == 2
+    assert all(one == {"evaluated": True, "status": "unsigned"} for one in found.values())
+    assert '"valid"' not in text
 
 
 def test_a_directory_in_use_is_refused_and_an_export_is_replaced_only_when_asked(

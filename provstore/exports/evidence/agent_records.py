@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from provstore.evidence.aep import emit, schema
 from provstore.evidence.keys import Signer
 from provstore.exports.evidence._directory import Files, whole
 from provstore.model.action import Action
+from provstore.model.aep import AXES, Axis
 
 JSONL, BUNDLE = "aep-jsonl", "aep-bundle"
 FORMATS = (JSONL, BUNDLE)
@@ -28,6 +29,7 @@ MANIFEST_SCHEMA = "provstore-agent-export/1"
 _MAX_CANONICAL = 27_000
 """Of one record before signing: it comes twice in the signed one."""
 _KIND = "aep-record"
+_NOT_LOOKED_AT = "not looked at while writing: provstore verify judges it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,8 @@ class AgentFile:
     bytes: int
     sha256: str
     records: int
-    validation: str
-    """``valid``, ``not evaluated`` where the schemas are not installed, or what is wrong first."""
+    validation: Mapping[str, Mapping[str, object]]
+    """Axis → ``evaluated``, with a ``status`` where it was, else a ``reason``; every axis is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +203,29 @@ def _write(files: Files, name: str, data: bytes, records: Sequence[bytes]) -> Ag
     return AgentFile(name, len(data), hashlib.sha256(data).hexdigest(), len(records), _validation(records))
 
 
-def _validation(records: Sequence[bytes]) -> str:
-    for at, line in enumerate(records):
-        found = schema.errors(_KIND, orjson.loads(line))
+def _validation(records: Sequence[bytes]) -> dict[str, dict[str, object]]:
+    """Return what was looked at while writing, axis by axis."""
+    said = [orjson.loads(line) for line in records]
+    axes = {name: Axis(evaluated=False, reason=_NOT_LOOKED_AT) for name in AXES}
+    axes["structural"] = _structural(said)
+    axes["authenticity"] = _authenticity(said)
+    axes["capture"] = Axis(evaluated=False, reason="records alone cannot show that nothing was left out")
+    return {name: axis.to_dict() for name, axis in axes.items()}
+
+
+def _structural(said: Sequence[dict[str, Any]]) -> Axis:
+    for at, one in enumerate(said):
+        found = schema.errors(_KIND, one)
         if found is None:
-            return "not evaluated"
+            return Axis(evaluated=False, reason="the schemas are not installed")
         if found:
-            return f"record {at}: {found[0]}"
-    return "valid"
+            return Axis(evaluated=True, status="fail", reason=f"record {at}: {found[0]}")
+    return Axis(evaluated=True, status="pass")
+
+
+def _authenticity(said: Sequence[dict[str, Any]]) -> Axis:
+    bare = sum(not (set(one) & set(emit.SIGNATURE_MEMBERS)) for one in said)
+    if bare == len(said):
+        return Axis(evaluated=True, status="unsigned")
+    more = f"{bare} of {len(said)} records are unsigned; " if bare else ""
+    return Axis(evaluated=False, reason=f"{more}signatures are judged by provstore verify, with the keys of its reader")
