@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from provstore.capture import stream_order
 from provstore.capture.fail_open import tried
 from provstore.capture.torch_library import (
     distributed_bindings,
@@ -93,6 +94,8 @@ class LiveCall:
     """``collective_seq_id``; of the first part where the backend makes several calls of one."""
     op_id: int | None = None
     parts: int = 1
+    is_kept: bool = False
+    """The listener says: what it gave stays as it is until the backward pass ends."""
     memo: Any = None
     """The listener's own."""
 
@@ -151,16 +154,19 @@ class CallHooks:
         self._backends, self._known = backends, known
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._groups: weakref.WeakKeyDictionary[Any, LiveGroup] = weakref.WeakKeyDictionary()
+        self._coalescing = stream_order.Coalescing(torch)
         self.has_hooks = hasattr(torch.distributed.ProcessGroup, "register_pre_hook")
 
     def attach(self) -> None:
         """See the groups made since; done by itself at the next call of a seen group."""
+        self._coalescing.wrap()
         for group, name in live_groups(self._torch):
             if group not in self._numbers:
                 self._attach(group, name)
 
     def detach(self) -> None:
         """Take the hooks off."""
+        self._coalescing.unwrap()
         if self.has_hooks:
             for group, number in list(self._numbers.items()):
                 tried(group.unregister_pre_hook, number)
@@ -257,6 +263,9 @@ class CallHooks:
         if not call.outputs:
             self._guard(self._listener.done, call)
             return
+        if stream_order.is_on_device(call.outputs):
+            self._await_in_order(call, args.work)
+            return
         future, _ = tried(args.work.get_future)
         if future is not None:
             future.then(lambda done: self._guard(self._when_done, call, done.value))
@@ -265,6 +274,24 @@ class CallHooks:
             self._guard(self._when_done, call, args.work.wait)
         else:
             self._guard(self._listener.lost, call, f"{call.group.backend} does not tell when it is done")
+
+    def _await_in_order(self, call: LiveCall, work: Any) -> None:
+        """Have outputs on a device read where the order of a stream makes them what the call gave, or not at all."""
+        # A wait for a call on a device is one of the current stream; whoever issues a call that is not asynchronous
+        # does the same next. A call without work is in the order of that stream already.
+        read = partial(self._guard, self._when_done, call, (lambda: None) if work is None else work.wait)
+        if call.is_point_to_point or self._coalescing.covers(call.group.reference()):
+            reason = "it may be launched later, together with others"
+        elif stream_order.is_capturing(self._torch, call.outputs):
+            reason = "it becomes part of a graph"
+        elif not call.is_async:
+            read()
+            return
+        elif work is not None and call.is_kept and stream_order.at_end_of_backward(self._torch, read):
+            return
+        else:
+            reason = "it is not known who reads and who overwrites its outputs"
+        self._guard(self._listener.lost, call, f"{call.group.backend}: {call.name}: on a device: {reason}")
 
     def _when_done(self, call: LiveCall, finish: Callable[[], object]) -> None:
         _, fault = tried(finish)

@@ -17,10 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provstore.capture.content.limits import Limits
-from provstore.capture.content.own_time import CALL_FLAG, CLONE, DIGEST, FLAG, FLAGS, SNAPSHOT, STATISTICS, OwnTime
+from provstore.capture.content.own_time import (
+    CALL_FLAG,
+    CLONE,
+    CLONES,
+    DEVICE_CLONE,
+    DIGEST,
+    FLAG,
+    FLAGS,
+    SNAPSHOT,
+    STATISTICS,
+    OwnTime,
+)
 from provstore.model.recording import BYTE_BUDGET, CLONE_BUDGET, DISK_RESERVE, TIME_BUDGET
 
-__all__ = ["CALL_FLAG", "CLONE", "DIGEST", "FLAG", "SNAPSHOT", "STATISTICS", "Budget", "Grant"]
+__all__ = ["CALL_FLAG", "CLONE", "DEVICE_CLONE", "DIGEST", "FLAG", "SNAPSHOT", "STATISTICS", "Budget", "Grant"]
 
 MOST_DOUBLINGS = 32
 _IDLE_STEPS = 8
@@ -104,8 +115,9 @@ class Budget:
         """Return whether a piece of work on so many bytes may be done now; what it takes is reserved if it may.
 
         Args:
-            work: ``CALL_FLAG``, ``FLAG``, ``DIGEST``, ``STATISTICS``, ``CLONE`` or ``SNAPSHOT``.
-            size_bytes: Bytes that are read or copied; of a snapshot those that are stored, of one tensor.
+            work: ``CALL_FLAG``, ``FLAG``, ``DIGEST``, ``STATISTICS``, ``CLONE``, ``DEVICE_CLONE`` or ``SNAPSHOT``.
+            size_bytes: Bytes that are read or copied; of a snapshot those that are stored, of one tensor; of a flag
+                that a device finds, none.
         """
         with self._lock:
             predicted_ns = self._time.predicted_ns(work, size_bytes)
@@ -225,7 +237,7 @@ class Budget:
             self._doublings[self._is_escalated] -= 1
 
     def _reason(self, work: str, size_bytes: int, predicted_ns: int) -> str | None:
-        if work == CLONE and self._bytes.clones + size_bytes > self._limits.clone_bytes:
+        if work in CLONES and self._bytes.clones + size_bytes > self._limits.clone_bytes:
             return CLONE_BUDGET
         if work == DIGEST and self._bytes.digest_step + size_bytes > self._limits.digest_bytes_step:
             return BYTE_BUDGET
@@ -249,7 +261,7 @@ class Budget:
     def _count(self, work: str, size_bytes: int) -> None:
         if work == DIGEST:
             self._bytes.digest_step = max(0, self._bytes.digest_step + size_bytes)
-        elif work == CLONE:
+        elif work in CLONES:
             self._bytes.clones += size_bytes
         elif work == SNAPSHOT:
             self._bytes.snapshot_step = max(0, self._bytes.snapshot_step + size_bytes)

@@ -11,6 +11,7 @@ _FP8_LIMITS = {"float8_e4m3fn": (0x7F, 0x7F), "float8_e5m2": (0x7F, 0x7C), "floa
 """Mask of the bits without sign → the smallest number they make in a value that is not finite."""
 _FP8_ONE_NAN = frozenset({"float8_e4m3fnuz", "float8_e5m2fnuz"})
 """Types whose only value that is not finite is the byte 0x80."""
+_SIGN = 0x80
 
 
 def non_finite(torch: Any, tensor: Any) -> tuple[int, int]:
@@ -32,6 +33,40 @@ def non_finite(torch: Any, tensor: Any) -> tuple[int, int]:
         if dense.element_size() == 1:
             return _of_bytes(torch, dense)
         return (0, 0) if _is_settled(torch, dense) else _counts(torch, dense)
+
+
+def finite_flag(torch: Any, tensor: Any) -> Any:
+    """Return a tensor of one truth, on the device of a tensor: whether its values are finite; ``None``: they must be.
+
+    It is found in one pass without a copy, and nothing waits for it.
+
+    Raises:
+        UnsupportedDtypeError: It has no dense elements that can be read.
+        NotImplementedError: A dtype that torch cannot compute with there.
+    """
+    with torch.no_grad():
+        dense = dense_local(torch, tensor)
+        if not dense.numel() or not (dense.is_floating_point() or dense.is_complex()):
+            return None
+        if dense.is_complex():
+            dense = torch.view_as_real(dense.conj() if dense.is_conj() else dense)
+        if dense.element_size() == 1:
+            return _flag_of_bytes(torch, dense)
+        # NaN shows in both ends, an infinity in one; a sum of finite values could leave the type.
+        low, high = torch.aminmax(dense)
+        return low.isfinite().logical_and(high.isfinite())
+
+
+def _flag_of_bytes(torch: Any, values: Any) -> Any:
+    """Return the flag of 8-bit floats, by their bits: as integers, what is not finite is at one end or the other."""
+    name = dtype_name(values)
+    if name in _FP8_ONE_NAN:
+        return values.view(torch.int8).amin() > -_SIGN
+    if name not in _FP8_LIMITS:
+        raise NotImplementedError(f"{name} has no finite test on a device")
+    mask, limit = _FP8_LIMITS[name]
+    flag = values.view(torch.uint8).amax() < (limit | _SIGN)
+    return flag if mask & _SIGN else flag.logical_and(values.view(torch.int8).amax() < limit)
 
 
 def _is_settled(torch: Any, values: Any) -> bool:

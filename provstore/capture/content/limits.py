@@ -23,7 +23,7 @@ class Limits:
     """The same while a scope of the rank is escalated."""
     digest_bytes_step: int = 64 * MIB
     clone_bytes: int = 256 * MIB
-    """Copies of inputs that are held at one time."""
+    """Copies that are held at one time, on the host and on its device alike."""
     ring_bytes: int = 64 * MIB
     """What is held of the last steps, to be written when a scope escalates."""
     snapshot_bytes_tensor: int = 16 * MIB

@@ -8,6 +8,8 @@ from statistics import median, median_high
 
 CALL_FLAG, FLAG = "call-flag", "flag"
 DIGEST, STATISTICS, CLONE, SNAPSHOT = "digest", "statistics", "clone", "snapshot"
+DEVICE_CLONE = "device-clone"
+CLONES = frozenset({CLONE, DEVICE_CLONE})
 FLAGS = frozenset({CALL_FLAG, FLAG})
 
 ASSUMED_STEP_NS = 100_000_000
@@ -20,6 +22,8 @@ _NANOSECONDS = {
     DIGEST: (40_000, 1.0),
     STATISTICS: (200_000, 1.5),
     CLONE: (20_000, 0.5),
+    # The host only launches it, however many bytes the device copies.
+    DEVICE_CLONE: (50_000, 0.0),
     SNAPSHOT: (100_000, 2.0),
 }
 """Kind of work → what it takes at first sight, for a piece and for a byte."""

@@ -16,7 +16,7 @@ from provstore.capture.recording import contents, names
 from provstore.capture.recording.alarms import Alarms
 from provstore.capture.recording.anchors import OrderAnchor
 from provstore.capture.recording.carriers import Carriers
-from provstore.capture.recording.content_maker import ContentMaker, Wish
+from provstore.capture.recording.content_maker import ContentMaker
 from provstore.capture.recording.contents import Content
 from provstore.capture.recording.group_methods import reduce_op_under_way
 from provstore.capture.recording.guard import Guard
@@ -24,6 +24,7 @@ from provstore.capture.recording.judging import Judge, Judged
 from provstore.capture.recording.outbox import Entry, Outbox
 from provstore.capture.recording.snapshots import Place
 from provstore.capture.recording.taint import Taint
+from provstore.capture.recording.wish import Wish
 from provstore.model.recording import (
     CAPTURE_FAULT,
     FULL,
@@ -96,6 +97,8 @@ class CallRecorder:
             recorded.judged = self._judge.call(call)
             recorded.reduce_op = reduce_op_under_way()
             recorded.carries = self._carriers.carried(call)
+            # No method of Python is under way: the reducer of DDP, which holds its buckets, issues the call.
+            call.is_kept = bool(recorded.carries) and recorded.reduce_op is None and self._carriers.is_of_ddp(call)
             if recorded.carries and recorded.reduce_op is None:
                 recorded.reduce_op = _DDP_REDUCES_BY
             if self._taint.is_active:
@@ -229,7 +232,13 @@ class CallRecorder:
             lambda: self._complete(recorded),
             lambda: self._late(recorded),
             self._place(call, recorded),
+            lambda: self._saw_late(call, recorded),
         )
+
+    def _saw_late(self, call: LiveCall, recorded: Recorded) -> None:
+        """Take note of flags that came from a device after the call."""
+        for side in recorded.content.sides():
+            self._alarms.saw_call(names.group_key(call), side.is_finite)
 
 
     def _place(self, call: LiveCall, recorded: Recorded) -> Place:

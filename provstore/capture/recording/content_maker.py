@@ -5,38 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from provstore.capture.content.budget import CLONE, DIGEST, FLAG, STATISTICS, Budget, Grant
+from provstore.capture.content.budget import CLONE, DEVICE_CLONE, DIGEST, FLAG, STATISTICS, Budget, Grant
+from provstore.capture.content.devices import Devices
 from provstore.capture.content.shortfall import ShortfallError
 from provstore.capture.recording import contents
+from provstore.capture.recording.arrivals import Arrival, Arrivals
 from provstore.capture.recording.contents import Content, Side
 from provstore.capture.recording.guard import Guard
 from provstore.capture.recording.judging import Judged
-from provstore.capture.recording.ring import Held, Ring
+from provstore.capture.recording.ring import Held, Ring, covers
 from provstore.capture.recording.snapshots import Place, Snapshots
+from provstore.capture.recording.wish import Wish
 from provstore.capture.recording.worker import Job, Worker
 from provstore.evidence.content.selection import is_selected
 from provstore.model.recording import CAPTURE_FAULT, FULL, NO_TENSOR_ACCESS, TIME_BUDGET, VALIDATION
 
-
-@dataclass(slots=True)
-class Wish:
-    """What is to be found in an action beyond its flags, and what was granted for it."""
-
-    is_wanted: bool = False
-    with_snapshot: bool = False
-    in_ring: bool = False
-    """Its copies are only held, for the case that something escalates within the next steps."""
-    grants: dict[tuple[str, str], Grant] = field(default_factory=dict)
-    """By side and kind of work."""
-
-    @property
-    def needs_copies(self) -> bool:
-        """Whether copies are to be made."""
-        return self.is_wanted or self.in_ring
+_LOOK_SECONDS = 0.002
+"""So often a device is asked at the end, when nothing else is left to do."""
 
 
 class ContentMaker:
@@ -70,6 +58,13 @@ class ContentMaker:
         self._worker = worker
         self._ring = ring
         self._snapshots = snapshots
+        self._devices = Devices(torch)
+        self._arrivals = Arrivals()
+
+    def warm_up(self) -> None:
+        """Do each piece of work once: what the first one takes would be taken for what all take."""
+        contents.warm_up(self._torch)
+        self._devices.warm_up()
 
     def spent(self, nanoseconds: int, *, is_chosen: bool = False) -> None:
         """Count what a hook took beside the work that was granted in it; never raises."""
@@ -88,6 +83,8 @@ class ContentMaker:
     def test(self, content: Content, side: Side | None, tensors: Sequence[Any], work: str = FLAG) -> bool:
         """Test whether the values of a side are finite; return whether its tensors can be read at all.
 
+        On a device the answer is not known yet when this returns.
+
         Args:
             content: Of the action.
             side: One side of it.
@@ -99,23 +96,36 @@ class ContentMaker:
         if self._guard.identity_only:
             content.shortfall.add(CAPTURE_FAULT)
             return False
-        if not _are_here(tensors):
+        is_here = _are_here(tensors)
+        device = None if is_here else self._devices.of(tensors)
+        if not is_here and device is None:
             content.shortfall.add(NO_TENSOR_ACCESS)
             return False
-        grant = self._budget.ask(work, side.bytes_held)
+        grant = self._budget.ask(work, side.bytes_held if is_here else 0)
         if grant.reason is not None:
             content.shortfall.add(grant.reason)
             return True
         try:
             with self._budget.working(grant):
-                side.is_finite = contents.is_finite(self._torch, tensors)
+                if device is None:
+                    side.is_finite = contents.is_finite(self._torch, tensors)
+                else:
+                    contents.find_flag_on(device, self._torch, side, tensors)
         except (ShortfallError, NotImplementedError) as error:
             content.fail(error)
             return False
         return True
 
-    def wish(self, content: Content, judged: Judged, group: str, number: int) -> Wish:
-        """Return what is to be found in an action, as far as the budgets allow it."""
+    def wish(self, content: Content, judged: Judged, group: str, number: int, *, can_be_late: bool = True) -> Wish:
+        """Return what is to be found in an action, as far as the budgets allow it.
+
+        Args:
+            content: Of the action.
+            judged: What is demanded of it.
+            group: Where it stands, for the selection.
+            number: The same.
+            can_be_late: What the budgets leave out may be written when something escalates.
+        """
         mode = judged.policy.mode
         sides = content.named_sides()
         if not sides or content.shortfall & {CAPTURE_FAULT, NO_TENSOR_ACCESS}:
@@ -139,17 +149,24 @@ class ContentMaker:
         if mode == VALIDATION:
             return Wish()
         content.shortfall.add(refused)
-        return Wish(in_ring=True)
+        return Wish(in_ring=can_be_late)
 
     def copy(self, content: Content, side: Side | None, tensors: Sequence[Any], wish: Wish) -> None:
-        """Copy the tensors of a side, if that is wanted and fits."""
-        if side is None or not wish.needs_copies or not _are_here(tensors):
+        """Copy the tensors of a side where they are, if that is wanted and fits."""
+        if side is None or not wish.needs_copies:
             return
+        device = None
+        if not _are_here(tensors):
+            device = self._devices.of(tensors)
+            if device is None:
+                return
         if wish.in_ring:
             reason = self._budget.take_ring(side.bytes_held)
             if reason is not None:
                 return
-        grant = self._budget.ask(CLONE, 0 if wish.in_ring else side.bytes_held)
+        # The ring has a limit of its own, on the host: on its way there a copy takes what any other takes.
+        size = side.bytes_held if device is not None or not wish.in_ring else 0
+        grant = self._budget.ask(CLONE if device is None else DEVICE_CLONE, size)
         if grant.reason is not None:
             if wish.in_ring:
                 self._budget.release_ring(side.bytes_held)
@@ -159,10 +176,15 @@ class ContentMaker:
         side.is_in_ring = wish.in_ring
         try:
             with self._budget.working(grant):
-                side.copies = contents.copied(self._torch, tensors)
-        except BaseException:
-            self._release(side)
-            raise
+                if device is None:
+                    side.copies = contents.copied(self._torch, tensors)
+                else:
+                    contents.copy_on(device, self._torch, side, tensors)
+        except BaseException as error:
+            self._release(side, is_on_device=device is not None)
+            if device is None or not isinstance(error, ShortfallError):
+                raise
+            content.fail(error)
 
     def make(
         self,
@@ -171,8 +193,11 @@ class ContentMaker:
         done: Callable[[], None],
         late: Callable[[], None] | None,
         place: Place,
+        found: Callable[[], None] | None = None,
     ) -> None:
         """Have the content found in the copies; ``done`` is called in any case, and then the copies are dropped.
+
+        What is on a device is made when it has come, at the end of this step or of a later one.
 
         Args:
             content: With copies where that was possible.
@@ -180,10 +205,14 @@ class ContentMaker:
             done: Writes the line.
             late: Writes what the ring held, when something escalates.
             place: Where the action stands.
+            found: Told when flags are known that were not when this was called.
         """
+        if content.is_away:
+            self._fetch(content, wish, done, late, place, found)
+            return
         if wish.in_ring and late is not None:
             self._guard.hook(done)
-            self._hold(content, late, place.group)
+            self._hold(content, wish, late, place.group)
             return
         if all(side.copies is None for side in content.sides()):
             self._drop(wish)
@@ -201,9 +230,41 @@ class ContentMaker:
     def let_go(self, content: Content) -> None:
         """Drop the copies."""
         for side in content.sides():
-            if side.copies is not None:
-                self._release(side)
-                side.let_go()
+            self._let_go(side)
+
+    def forget(self, content: Content, side: Side | None) -> None:
+        """Drop what was read of a side: it may not be what the action gave."""
+        if side is not None:
+            self._let_go(side)
+            side.is_finite = None
+            content.shortfall.add(NO_TENSOR_ACCESS)
+
+    def arrive(self) -> None:
+        """Take in what has come from devices since this was last called; nothing here waits."""
+        come = self._arrivals.come()
+        for arrival, fault in come:
+            if fault is not None:
+                self._guard.note("ContentMaker.arrive", fault)
+            else:
+                self._guard.run("ContentMaker.land", self._land, arrival)
+            if arrival.content.is_away:
+                self._give_up(arrival, CAPTURE_FAULT)
+            else:
+                self._guard.run("ContentMaker.landed", arrival.landed, arrival)
+        # What they open takes from the ring what has just come into it.
+        for arrival, _ in come:
+            if arrival.found is not None:
+                self._guard.hook(arrival.found)
+
+    def await_devices(self, seconds: float) -> None:
+        """Wait for what is under way, for so long at most, and let the rest go."""
+        until = time.monotonic() + seconds
+        self.arrive()
+        while len(self._arrivals) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+            self.arrive()
+        for arrival in self._arrivals.left():
+            self._give_up(arrival, NO_TENSOR_ACCESS)
 
     def end_step(self, *, is_escalated: bool) -> None:
         """Judge what the step cost, and drop what is too old."""
@@ -214,6 +275,7 @@ class ContentMaker:
     def deepen(self, scope: str) -> None:
         """Spend more from now on, and write what the ring holds of a scope that was just escalated."""
         self._budget.escalate(is_escalated=True)
+        self._arrivals.deepen(scope)
         for held in self._ring.take(scope):
             self._worker.do(self._late_job(held))
 
@@ -229,9 +291,52 @@ class ContentMaker:
         """End the files of snapshots."""
         self._snapshots.close()
 
-    def _hold(self, content: Content, late: Callable[[], None], group: str) -> None:
-        if any(side.copies is not None for side in content.sides()):
-            self._ring.put(Held(content, late, group, lambda: self.let_go(content)))
+    def _fetch(
+        self,
+        content: Content,
+        wish: Wish,
+        done: Callable[[], None],
+        late: Callable[[], None] | None,
+        place: Place,
+        found: Callable[[], None] | None,
+    ) -> None:
+        def landed(arrival: Arrival) -> None:
+            wish.is_deepened = any(covers(scope, place.group) for scope in arrival.scopes)
+            self.make(content, wish, done, late, place)
+
+        # A job that tells of no steps is asked here.
+        self._guard.run("ContentMaker.arrive", self.arrive)
+        try:
+            with self.charged(is_chosen=True):
+                self._arrivals.fetch(content, landed, found)
+        except Exception as error:
+            content.fail(error)
+            self._drop(wish)
+            self.let_go(content)
+            self._guard.hook(done)
+            if not isinstance(error, ShortfallError):
+                raise
+
+    def _land(self, arrival: Arrival) -> None:
+        for side in arrival.content.sides():
+            if side.is_in_ring and side.away is not None and side.has_copies:
+                self._budget.release_clone(side.bytes_held)
+        arrival.land()
+
+    def _give_up(self, arrival: Arrival, reason: str) -> None:
+        arrival.content.shortfall.add(reason)
+        self._guard.run("ContentMaker.give_up", arrival.give_up)
+        self.let_go(arrival.content)
+        self._guard.run("ContentMaker.landed", arrival.landed, arrival)
+
+    def _hold(self, content: Content, wish: Wish, late: Callable[[], None], group: str) -> None:
+        if not any(side.copies is not None for side in content.sides()):
+            return
+        held = Held(content, late, group, lambda: self.let_go(content))
+        if wish.is_deepened:
+            self._worker.do(self._late_job(held))
+        else:
+            self._ring.put(held)
 
     def _job(self, content: Content, wish: Wish, done: Callable[[], None], place: Place) -> Job:
         def work() -> None:
@@ -288,10 +393,15 @@ class ContentMaker:
             self._guard.run("ContentMaker.drop", self._budget.drop, grant)
         wish.grants.clear()
 
-    def _release(self, side: Side) -> None:
+    def _let_go(self, side: Side) -> None:
+        if side.has_copies:
+            self._release(side, is_on_device=side.away is not None)
+        side.let_go()
+
+    def _release(self, side: Side, *, is_on_device: bool) -> None:
         if side.is_in_ring:
             self._budget.release_ring(side.bytes_held)
-        else:
+        if is_on_device or not side.is_in_ring:
             self._budget.release_clone(side.bytes_held)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from provstore.capture.content import devices
+from provstore.capture.content.devices import Away, Device
 from provstore.capture.content.digest import TensorBytes, tensor_bytes
 from provstore.capture.content.finite import non_finite
 from provstore.capture.content.shortfall import ShortfallError
@@ -25,6 +27,8 @@ class Side:
     is_finite: bool | None = None
     copies: tuple[Any, ...] | None = None
     """Of its tensors, as they were when it was taken; ``None`` where there are none."""
+    away: Away | None = None
+    """What was made on a device and has not come to the host; until then the two before are not known."""
     is_in_ring: bool = False
     """Whose budget the copies count for."""
     bytes_of: tuple[TensorBytes, ...] = ()
@@ -42,9 +46,14 @@ class Side:
         """Whether digest and statistics are there."""
         return self.digest is not None and self.statistics is not None
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether there are copies, on the host or on their way to it."""
+        return self.copies is not None or (self.away is not None and self.away.clones is not None)
+
     def let_go(self) -> None:
         """Drop the copies."""
-        self.copies, self.bytes_of, self.trees = None, (), ()
+        self.copies, self.away, self.bytes_of, self.trees = None, None, (), ()
 
 
 def side_of(tensors: Sequence[Any]) -> Side | None:
@@ -71,6 +80,32 @@ def copied(torch: Any, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Return copies that nobody writes into."""
     with torch.no_grad():
         return tuple(tensor.detach().clone() for tensor in tensors)
+
+
+def find_flag_on(device: Device, torch: Any, side: Side, tensors: Sequence[Any]) -> None:
+    """Have the finite flag of a side found on its device.
+
+    Raises:
+        ShortfallError: A tensor cannot be tested there.
+    """
+    flag = devices.flagged(torch, tensors)
+    if flag is None:
+        side.is_finite = True
+    else:
+        side.away = Away(device, flag, marks=[device.mark()])
+
+
+def copy_on(device: Device, torch: Any, side: Side, tensors: Sequence[Any]) -> None:
+    """Have copies of a side made on its device.
+
+    Raises:
+        ShortfallError: They cannot be made.
+    """
+    clones = devices.copied(torch, tensors)
+    mark = device.mark()
+    side.away = side.away or Away(device)
+    side.away.clones = clones
+    side.away.marks.append(mark)
 
 
 def find_digest(torch: Any, side: Side) -> None:
@@ -122,6 +157,11 @@ class Content:
         """Whether all that was tested is finite; ``None`` where nothing was."""
         flags = [side.is_finite for side in self.sides() if side.is_finite is not None]
         return all(flags) if flags else None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether something of it has not come from its device yet."""
+        return any(side.away is not None for side in self.sides())
 
     def sides(self) -> list[Side]:
         """Return the sides that have tensors."""

@@ -52,9 +52,8 @@ class Ring:
 
     def take(self, scope: str) -> list[Held]:
         """Return what is held of a scope, oldest first, and hold it no longer."""
-        kind, _, name = scope.partition(":")
         with self._lock:
-            taken = [held for held in self._held if kind != "group" or held.group == name]
+            taken = [held for held in self._held if covers(scope, held.group)]
             gone = set(map(id, taken))
             self._held = deque(held for held in self._held if id(held) not in gone)
         return taken
@@ -65,3 +64,9 @@ class Ring:
             dropped, self._held = list(self._held), deque()
         for one in dropped:
             one.drop()
+
+
+def covers(scope: str, group: str) -> bool:
+    """Whether what is escalated for a scope of this rank is so for the calls of a group."""
+    kind, _, name = scope.partition(":")
+    return kind != "group" or group == name

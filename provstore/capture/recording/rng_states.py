@@ -6,7 +6,7 @@ import hashlib
 import random
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -18,21 +18,25 @@ SCHEMA = "provstore-rng-state/1"
 PYTHON, NUMPY, TORCH = "python", "numpy", "torch"
 _WORDS = struct.Struct("<625I")
 _NUMPY_ALGORITHM = "MT19937"
+_CUDA = "cuda"
+_ONE_DEVICE = frozenset({"mps"})
+"""Kinds whose generator is asked without saying of which device."""
 
 
 def rng_blob(torch: Any) -> tuple[bytes, list[str]]:
     """Return the states of Python, numpy where it is loaded, torch's CPU and its devices, and whose they are.
 
-    The blob is canonical JSON: state words as base64 of little-endian bytes, never a pickle.
+    The blob is canonical JSON: state words as base64 of little-endian bytes, never a pickle. The state of a GPU is its
+    seed and how far it came, both of which torch holds on the host: no device is asked.
     """
     states: dict[str, Any] = {PYTHON: _python_state(), TORCH: text_of(_bytes_of(torch.get_rng_state()))}
     numpy = sys.modules.get(NUMPY)
     if numpy is not None:
         states[NUMPY] = _numpy_state(numpy)
-    cuda = torch.cuda
-    if cuda.is_available() and cuda.is_initialized():
-        for index in range(cuda.device_count()):
-            states[f"cuda:{index}"] = text_of(_bytes_of(cuda.get_rng_state(index)))
+    for kind, module in _accelerators(torch):
+        for index in range(module.device_count()):
+            state = module.get_rng_state(*([index] if kind not in _ONE_DEVICE else []))
+            states[f"{kind}:{index}"] = text_of(_bytes_of(state))
     return encode({"schema": SCHEMA, "states": states}), sorted(states)
 
 
@@ -78,6 +82,16 @@ def _numpy_state(numpy: Any) -> dict[str, Any]:
     }
 
 
+def _accelerators(torch: Any) -> Iterator[tuple[str, Any]]:
+    """Give name and module of each kind of accelerator that this process has begun to use and that has generators."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    for kind in dict.fromkeys((_CUDA, _CUDA if found is None else str(found.type))):
+        module = torch.get_device_module(kind)
+        is_begun = getattr(module, "is_initialized", lambda: True)
+        if hasattr(module, "get_rng_state") and module.is_available() and is_begun():
+            yield kind, module
+
+
 def _bytes_of(state: Any) -> bytes:
     return bytes(state.numpy().tobytes()) if NUMPY in sys.modules else bytes(state.tolist())
 
@@ -88,7 +102,7 @@ def _restore(name: str, state: Mapping[str, Any] | str, torch: Any) -> None:
         if name == TORCH:
             torch.set_rng_state(words)
         else:
-            torch.cuda.set_rng_state(words, name)
+            _restore_device(name, words, torch)
     elif name == PYTHON:
         spare = state["spare"]
         words = _WORDS.unpack(bytes_of(state["words"]))
@@ -102,3 +116,11 @@ def _restore(name: str, state: Mapping[str, Any] | str, torch: Any) -> None:
         numpy.random.set_state((_NUMPY_ALGORITHM, keys, state["position"], state["has_spare"], spare_value))
     else:
         raise ConfigError(f"rng state: {name!r}: is no generator")
+
+
+def _restore_device(name: str, words: Any, torch: Any) -> None:
+    kind, _, index = name.partition(":")
+    module: Any = getattr(torch, kind, None)
+    if not hasattr(module, "set_rng_state") or not module.is_available() or int(index) >= module.device_count():
+        raise ConfigError(f"rng state: {name!r}: no such device is here")
+    module.set_rng_state(words, *([int(index)] if kind not in _ONE_DEVICE else []))

@@ -13,7 +13,7 @@ from provstore.capture.collective_calls import CallHooks, LiveCall
 from provstore.capture.content.budget import Budget
 from provstore.capture.content.limits import Limits
 from provstore.capture.content.snapshot import SnapshotFile
-from provstore.capture.recording import contents, job_header
+from provstore.capture.recording import job_header
 from provstore.capture.recording.alarms import Alarms, escalation_members
 from provstore.capture.recording.anchors import DataCursor, OrderAnchor
 from provstore.capture.recording.call_recorder import CallRecorder
@@ -40,6 +40,7 @@ from provstore.model.recording import FULL, Escalation
 AUTO_EPOCH_STEPS = 1000
 _CLOSE_SECONDS = 30.0
 _CALLS_SECONDS = 2.0
+_DEVICE_SECONDS = 5.0
 _BACKENDS = frozenset({"gloo", "nccl"})
 _BLOBS = "blobs"
 
@@ -124,7 +125,7 @@ class Session:
         """Write the header and begin to listen."""
         self.guard.run("hooks", self.hooks.attach)
         self.guard.run("methods", self.methods.wrap)
-        self.guard.run("warm-up", contents.warm_up, self._torch)
+        self.guard.run("warm-up", self._maker.warm_up)
         self.outbox.put_first(self._header())
         if self._plan.launch is not None and self._plan.launch.fault is not None:
             self.guard.note("launch record", self._plan.launch.fault, is_own=False)
@@ -221,6 +222,7 @@ class Session:
         self.guard.run("hooks", self.hooks.detach)
         self.guard.run("events", self.events.end_step)
         self.guard.run("events", self.events.detach)
+        self.guard.run("devices", self._maker.await_devices, _DEVICE_SECONDS)
         self.guard.run("ring", self._maker.drop_held)
         self.guard.run("worker", self._worker.close, _CLOSE_SECONDS)
         if is_clean:
@@ -286,6 +288,7 @@ class Session:
     def _describe_step(
         self, step: int, loss: float | None, grad_norm: float | None, norm_is_local: bool, params: str | None
     ) -> None:
+        self.guard.run("devices", self._maker.arrive)
         self.guard.run("unseen calls", self.hooks.look_for_unseen)
         self.guard.run("tensor events", self.events.end_step)
         self.guard.run("taint", self._taint.end_step)

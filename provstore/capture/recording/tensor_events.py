@@ -12,13 +12,14 @@ from typing import Any
 from provstore.capture.fail_open import tried
 from provstore.capture.recording import contents
 from provstore.capture.recording.carriers import Carriers
-from provstore.capture.recording.content_maker import ContentMaker, Wish
+from provstore.capture.recording.content_maker import ContentMaker
 from provstore.capture.recording.contents import Content
 from provstore.capture.recording.guard import Guard
 from provstore.capture.recording.judging import Judge, Judged
 from provstore.capture.recording.outbox import Entry, Outbox
 from provstore.capture.recording.snapshots import Place
 from provstore.capture.recording.taint import Taint
+from provstore.capture.recording.wish import Wish
 from provstore.model.action import ACTIVATION, GRADIENT
 from provstore.model.recording import NO_TENSOR_ACCESS, VALIDATION
 
@@ -159,7 +160,7 @@ class TensorEvents:
             self._maker.test(content, content.outputs, tensors)
             if content.is_finite is False:
                 self._guard.run("taint", self._taint.found, tensors, name if op == GRADIENT else None)
-            wish = self._maker.wish(content, judged, f"{op}:{name}", count)
+            wish = self._maker.wish(content, judged, f"{op}:{name}", count, can_be_late=False)
             self._maker.copy(content, content.outputs, tensors, wish)
         except Exception as error:
             content.fail(error)
