@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from provstore.capture.content.shortfall import ShortfallError
 from provstore.capture.fail_open import tried
 from provstore.capture.recording.contents import Content, Side
 from provstore.model.recording import NO_TENSOR_ACCESS
+
+_LOOK_SECONDS = 0.002
+"""So often a device is asked at the end, when nothing else is left to do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,6 +95,14 @@ class Arrivals:
             for queue in self._under_way.values():
                 for arrival in queue:
                     arrival.scopes.append(scope)
+
+    def wait(self, seconds: float, arrive: Callable[[], None]) -> None:
+        """Have what has come taken in until nothing is under way, for so long at most."""
+        until = time.monotonic() + seconds
+        arrive()
+        while len(self) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+            arrive()
 
     def left(self) -> list[Arrival]:
         """Return what is still under way, and hold it no longer."""

@@ -20,11 +20,9 @@ from provstore.capture.recording.ring import Held, Ring, covers
 from provstore.capture.recording.snapshots import Place, Snapshots
 from provstore.capture.recording.wish import Wish
 from provstore.capture.recording.worker import Job, Worker
+from provstore.capture.stream_order import is_on_device
 from provstore.evidence.content.selection import is_selected
 from provstore.model.recording import CAPTURE_FAULT, FULL, NO_TENSOR_ACCESS, TIME_BUDGET, VALIDATION
-
-_LOOK_SECONDS = 0.002
-"""So often a device is asked at the end, when nothing else is left to do."""
 
 
 class ContentMaker:
@@ -96,7 +94,7 @@ class ContentMaker:
         if self._guard.identity_only:
             content.shortfall.add(CAPTURE_FAULT)
             return False
-        is_here = _are_here(tensors)
+        is_here = not is_on_device(tensors)
         device = None if is_here else self._devices.of(tensors)
         if not is_here and device is None:
             content.shortfall.add(NO_TENSOR_ACCESS)
@@ -156,7 +154,7 @@ class ContentMaker:
         if side is None or not wish.needs_copies:
             return
         device = None
-        if not _are_here(tensors):
+        if is_on_device(tensors):
             device = self._devices.of(tensors)
             if device is None:
                 return
@@ -258,11 +256,7 @@ class ContentMaker:
 
     def await_devices(self, seconds: float) -> None:
         """Wait for what is under way, for so long at most, and let the rest go."""
-        until = time.monotonic() + seconds
-        self.arrive()
-        while len(self._arrivals) and time.monotonic() < until:
-            time.sleep(_LOOK_SECONDS)
-            self.arrive()
+        self._arrivals.wait(seconds, self.arrive)
         for arrival in self._arrivals.left():
             self._give_up(arrival, NO_TENSOR_ACCESS)
 
@@ -403,8 +397,3 @@ class ContentMaker:
             self._budget.release_ring(side.bytes_held)
         if is_on_device or not side.is_in_ring:
             self._budget.release_clone(side.bytes_held)
-
-
-def _are_here(tensors: Sequence[Any]) -> bool:
-    """Whether tensors can be read without waiting for a device."""
-    return all(tensor.device.type == "cpu" for tensor in tensors)
