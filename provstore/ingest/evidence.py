@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from provstore import rooms
 from provstore.errors import ConfigError, InputError
+from provstore.ingest.evidence_folders import evidence_files
 from provstore.ingest.flow import READER, ingest
 from provstore.ingest.given import Request
 from provstore.journal import Journal
@@ -50,11 +52,16 @@ def take_in(
     missing = [path for path in paths if not path.exists()]
     if missing:
         raise InputError("\n".join(f"{path}: no such file or folder" for path in missing))
+    inside = {path: _inside(path, source, request) for path in paths if path.is_dir()}
+    paths = [path for path in paths if not inside.get(path)]
     readers = {path: _reader_of_evidence(path) if source == EVIDENCE else source or _reader(path) for path in paths}
     reports = []
     dumps = [path for path in paths if readers[path] == _DUMPS]
     if dumps:
         reports.append(ingest(replace(request, paths=dumps), journal, store))
+    for folder, files in inside.items():
+        if files:
+            reports += _take_in_folder(folder, files, source, request, journal, store)
     others = [path for path in paths if readers[path] != _DUMPS]
     reports += [_take_in_file(path, readers[path], request, journal, store) for path in others]
     if objects:
@@ -64,6 +71,40 @@ def take_in(
     if not reports:
         raise InputError("ingest: paths: nothing was given")
     return _together(reports)
+
+
+def _inside(folder: Path, source: str | None, request: Request) -> dict[Path, str]:
+    """Return the files of agents' evidence in a folder, with their readers.
+
+    Raises:
+        InputError: Only such files were asked for, and there is none.
+    """
+    if source not in {None, EVIDENCE, AGENT_READER, TRAINING_READER}:
+        return {}
+    wanted = {source} if source in {AGENT_READER, TRAINING_READER} else {AGENT_READER, TRAINING_READER}
+
+    def reader_of(path: Path) -> str | None:
+        reader = _reader(path)
+        return reader if reader in wanted else None
+
+    found = evidence_files(folder, reader_of, recursive=request.options.recursive)
+    if not found and source is not None:
+        raise InputError(f"{folder}: agent evidence: no file of this folder holds any")
+    return found
+
+
+def _take_in_folder(
+    folder: Path, files: Mapping[Path, str], source: str | None, request: Request, journal: Journal, store: GraphStore
+) -> Iterator[IngestReport]:
+    """Yield what became of the evidence of a folder, and of the dumps beside it."""
+    if source is None:
+        with contextlib.suppress(InputError):
+            # There is no dump beside it.
+            report = ingest(replace(request, paths=[folder]), journal, store)
+            names = {path.relative_to(folder).as_posix() for path in files}
+            yield replace(report, files=tuple(one for one in report.files if one.file not in names))
+    for path, reader in files.items():
+        yield _take_in_file(path, reader, request, journal, store)
 
 
 def _take_in_file(path: Path, reader: str, request: Request, journal: Journal, store: GraphStore) -> IngestReport:

@@ -72,16 +72,24 @@ def ingest(request: Request, journal: Journal, store: GraphStore) -> IngestRepor
     gathered = gather(request)
     going = Ingest(journal, store)
     going.files += [FileReport(stray.file, "nothing", SKIPPED, stray.reason) for stray in gathered.strays]
-    interrupted = False
+    interrupted, known = False, set(journal.scopes())
+    runs = [scope for scope, given in gathered.scopes.items() if scope in known or given.is_of_a_run]
     try:
         for scope, given in gathered.scopes.items():
-            _take_in(going, store, scope, given, request)
+            if scope in runs:
+                _take_in(going, store, scope, given, request)
+            else:
+                where = f"{scope[0]}/" if len(gathered.scopes) > 1 else ""
+                going.files += [
+                    FileReport(f"{where}{one.file}", READER, REFUSED, one.reason, rank=one.rank)
+                    for one in given.refusals
+                ]
     except KeyboardInterrupt:
         # The graph stays unmarked: the next open replays what the journal acknowledged, and derives it.
         interrupted = True
     return IngestReport(
         files=tuple(going.files),
-        runs=tuple(gathered.scopes),
+        runs=tuple(runs),
         run_from=gathered.run_from,
         facts=going.facts,
         position=journal.position,

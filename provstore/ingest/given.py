@@ -47,6 +47,11 @@ class Given:
     tensors: list[TensorRecord] = field(default_factory=list)
     tensor_files: list[Path] = field(default_factory=list)
 
+    @property
+    def is_of_a_run(self) -> bool:
+        """Whether there is anything that can be read: a file that cannot be read makes no run."""
+        return bool(self.dumps or self.tensor_files)
+
 
 @dataclass(slots=True)
 class Gathered:
