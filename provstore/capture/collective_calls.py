@@ -23,8 +23,11 @@ from provstore.model import ids
 
 GLOO = "gloo"
 SEND, RECV = "SEND", "RECV"
+OVERWRITTEN = "its outputs were overwritten before they could be read"
 POINT_TO_POINT = frozenset({SEND, RECV})
 _IN_PLACE = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE"})
+_RAISES = {"ALLGATHER": 1, "ALLGATHER_BASE": 1, "ALLREDUCE_COALESCED": 1, "ALLTOALL": 1, "GATHER": 1}
+"""By how much torch itself raises the version of an output; a release that does it more often costs digests."""
 _FIRST_HOOK_NUMBER = 0x50525653
 
 _hook_numbers = itertools.count(_FIRST_HOOK_NUMBER)
@@ -96,8 +99,26 @@ class LiveCall:
     parts: int = 1
     is_kept: bool = False
     """The listener says: what it gave stays as it is until the backward pass ends."""
+    is_from_python: bool = False
+    """The listener says: a method of ``ProcessGroup`` in Python makes it."""
     memo: Any = None
     """The listener's own."""
+    versions: tuple[int, ...] | None = None
+    """Of its outputs before it was issued; ``None`` where nobody counts, as in inference mode."""
+
+    def is_overwritten(self) -> bool:
+        """Return whether somebody else may have written to its outputs before now."""
+        if not self.is_async:
+            return False
+        now, most = _versions(self.outputs), _RAISES.get(self.name, 0)
+        return (
+            now is None or self.versions is None or any(a - b > most for a, b in zip(now, self.versions, strict=True))
+        )
+
+    @property
+    def may_be_of_reducer(self) -> bool:
+        """Whether the reducer of DDP may have issued it, who waits for it at the end of the backward pass."""
+        return self.name == "ALLREDUCE" and self.is_async and not self.is_from_python
 
     @property
     def is_point_to_point(self) -> bool:
@@ -115,7 +136,7 @@ class Listener(Protocol):
         """It was issued and has its numbers."""
 
     def done(self, call: LiveCall) -> None:
-        """Its outputs can be read, and nobody who waits for it has gone on."""
+        """Its outputs can be read; ``call.is_overwritten`` tells, after reading, that somebody wrote to them."""
 
     def lost(self, call: LiveCall, reason: str) -> None:
         """Its outputs, or its numbers (``seq`` is ``None`` then), cannot be told."""
@@ -191,6 +212,8 @@ class CallHooks:
         """Take note of a call that is about to be issued; ``args`` are those of torch's hook."""
         self._look_for_unseen(group)
         call = _call(group, args)
+        if call.is_async:
+            call.versions = _versions(call.outputs)
         group.under_way[args.op_id] = call
         self._listener.before(call)
 
@@ -266,14 +289,26 @@ class CallHooks:
         if stream_order.is_on_device(call.outputs):
             self._await_in_order(call, args.work)
             return
-        future, _ = tried(args.work.get_future)
-        if future is not None:
-            future.then(lambda done: self._guard(self._when_done, call, done.value))
-        elif not args.async_op and args.work is not None:
-            # Whoever issued it waits for it next, so waiting here takes no longer.
-            self._guard(self._when_done, call, args.work.wait)
-        else:
+        if args.work is None:
             self._guard(self._listener.lost, call, f"{call.group.backend} does not tell when it is done")
+            return
+        read = partial(self._guard, self._when_done, call, args.work.wait)
+        if not call.is_async:
+            # Whoever issued it waits for it next, so waiting here takes no longer.
+            read()
+            return
+        # The reducer waits for futures, which lets it go on, and the next pass overwrite its buckets, at the very time
+        # at which they tell others that they are done. Until the pass ends nobody has gone on.
+        if not (call.may_be_of_reducer and stream_order.at_end_of_backward(self._torch, read)):
+            self._await_future(call, args.work)
+
+    def _await_future(self, call: LiveCall, work: Any) -> None:
+        """Have outputs read by the thread of the backend: before whoever waits for the work, not for the future."""
+        future, _ = tried(work.get_future)
+        if future is None:
+            self._guard(self._listener.lost, call, f"{call.group.backend} does not tell when it is done")
+            return
+        future.then(lambda done: self._guard(self._when_done, call, done.value))
 
     def _await_in_order(self, call: LiveCall, work: Any) -> None:
         """Have outputs on a device read where the order of a stream makes them what the call gave, or not at all."""
@@ -335,6 +370,13 @@ def _sides(name: str, args: Any, *, is_root: bool) -> tuple[Sequence[Any], Seque
     if name in {"REDUCE", "GATHER"} and not is_root:
         return inputs, ()
     return inputs, args.output_tensors or (args.input_tensors if name in _IN_PLACE else ())
+
+
+def _versions(tensors: Sequence[Any]) -> tuple[int, ...] | None:
+    """Return how often each of some tensors was written to; ``None`` where nobody counts."""
+    if any(tensor.is_inference() for tensor in tensors):
+        return None
+    return tuple(int(tensor._version) for tensor in tensors)  # noqa: SLF001  the name by which torch documents it
 
 
 def _number(call: LiveCall) -> bool:

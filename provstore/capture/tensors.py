@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.collective_calls import CallHooks, LiveCall, LiveGroup
+from provstore.capture.collective_calls import OVERWRITTEN, CallHooks, LiveCall, LiveGroup
 from provstore.capture.content.finite import non_finite
 from provstore.capture.fail_open import say_once, tried
 from provstore.capture.torch_library import live_groups, load_torch
@@ -97,8 +97,13 @@ class TensorRecorder:
 
     def done(self, call: LiveCall) -> None:
         """Write the outputs."""
-        if call.memo is not None and call.seq is not None:
-            self._write(call.group.name, call.seq, "out", self._count(call.outputs))
+        if call.memo is None or call.seq is None:
+            return
+        counts = self._count(call.outputs)
+        if call.is_overwritten():
+            self.lost(call, OVERWRITTEN)
+        else:
+            self._write(call.group.name, call.seq, "out", counts)
 
     def lost(self, call: LiveCall, reason: str) -> None:
         """Count what cannot be told."""

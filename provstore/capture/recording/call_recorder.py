@@ -96,6 +96,7 @@ class CallRecorder:
         try:
             recorded.judged = self._judge.call(call)
             recorded.reduce_op = reduce_op_under_way()
+            call.is_from_python = recorded.reduce_op is not None
             recorded.carries = self._carriers.carried(call)
             # No method of Python is under way: the reducer of DDP, which holds its buckets, issues the call.
             call.is_kept = bool(recorded.carries) and recorded.reduce_op is None and self._carriers.is_of_ddp(call)
@@ -212,15 +213,17 @@ class CallRecorder:
     def _take_outputs(self, call: LiveCall, recorded: Recorded) -> None:
         content = recorded.content
         is_readable = self._maker.test(content, content.outputs, call.outputs, CALL_FLAG)
+        if is_readable:
+            self._maker.copy(content, content.outputs, call.outputs, recorded.wish)
+        if call.is_overwritten():
+            self._maker.forget(content, content.outputs)
+            return
         is_finite = content.outputs.is_finite if content.outputs is not None else None
         if is_finite is False or self._taint.is_active:
             length = recorded.judged.taint_chain_length
             self._guard.run("taint", partial(self._taint.gave, call.outputs, length, is_finite=is_finite))
-        if not is_readable:
-            return
-        if content.outputs is not None and content.outputs.is_finite is not None:
-            self._alarms.saw_call(names.group_key(call), content.outputs.is_finite)
-        self._maker.copy(content, content.outputs, call.outputs, recorded.wish)
+        if is_finite is not None:
+            self._alarms.saw_call(names.group_key(call), is_finite)
 
     def _finish(self, call: LiveCall, recorded: Recorded) -> None:
         if recorded.is_done:
@@ -239,7 +242,6 @@ class CallRecorder:
         """Take note of flags that came from a device after the call."""
         for side in recorded.content.sides():
             self._alarms.saw_call(names.group_key(call), side.is_finite)
-
 
     def _place(self, call: LiveCall, recorded: Recorded) -> Place:
         group = call.group
