@@ -25,6 +25,7 @@ def record(
     attempt: int | None = None,
     trace_id: str | None = None,
     mode_floor: str = "validation",
+    recursive: bool = False,
     signer: Signer | None = None,
     org: str = "provstore",
     store: str | None = None,
@@ -40,6 +41,7 @@ def record(
         attempt: Incarnation of the run; else what the files say, else 0.
         trace_id: Of what launched the run.
         mode_floor: Recording mode that is demanded of every action at least.
+        recursive: Look into the folders below, too.
         signer: Signs agent records, and everything that waits for a signature.
         org: First part of the origin of checkpoints.
         store: Address of the store, which tells where its journal is.
@@ -60,7 +62,8 @@ def record(
     from provstore.ingest.sealing import SealRequest
 
     given = [Path(path) for path in paths]
-    request = RecordRequest(given, run, epoch, attempt, trace_id, mode_floor, progress, f"provstore/{__version__}")
+    named = (run, epoch, attempt, trace_id, mode_floor)
+    request = RecordRequest(given, *named, progress, f"provstore/{__version__}", recursive)
     seal = None if signer is None else SealRequest(signer, org=org)
     require_allowed("record", store, journal)
     uri = config.store_uri(store)

@@ -56,6 +56,7 @@ def record(
     mode_floor: Annotated[
         str, typer.Option(metavar="MODE", help="Demand at least validation, delta or full of every action.")
     ] = "validation",
+    recursive: Annotated[bool, typer.Option("--recursive", help="Look into subfolders too.")] = False,
 ) -> None:
     """Record what a job captured, or what its dumps show.
 
@@ -75,6 +76,7 @@ def record(
             attempt=attempt,
             trace_id=trace_id,
             mode_floor=mode_floor,
+            recursive=recursive,
             signer=signer,
             store=settings.store,
             journal=settings.journal,

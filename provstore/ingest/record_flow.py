@@ -21,13 +21,15 @@ from provstore.ingest.flow import READER, journal_dumps
 from provstore.ingest.given import Given, Progress, Request, consistent, gather
 from provstore.ingest.record_epochs import EpochWriter, Output
 from provstore.ingest.record_history import RunChain, history, run_chain
+from provstore.ingest.record_places import Places, places
 from provstore.ingest.sealing import SealRequest
 from provstore.journal import Journal
 from provstore.model import statuses
 from provstore.model.action import TraceContext
 from provstore.model.evidence import MODES
 from provstore.model.recording_report import EpochReport, RecordReport, SignalReport
-from provstore.sources.capture_directory import Capture, CapturedRank, is_capture, read_capture
+from provstore.sources.capture_directory import Capture, CapturedRank, read_capture
+from provstore.sources.flight_recorder import ReadOptions
 
 Scope = tuple[str, int]
 FROM_DUMPS = "recorded-from-dumps"
@@ -50,6 +52,8 @@ class RecordRequest:
     progress: Progress | None = None
     producer: str = "provstore"
     """Name and version of what records."""
+    recursive: bool = False
+    """Look into the folders below, too."""
 
     def __post_init__(self) -> None:
         """Refuse what no record could hold, before anything is written."""
@@ -82,21 +86,20 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
     missing = [path for path in request.paths if not path.exists()]
     if missing or not request.paths:
         raise InputError("\n".join(f"{path}: no such file or folder" for path in missing) or "record: nothing is given")
-    going = _Going(request, journal, seal)
-    captures = [path for path in request.paths if is_capture(path)]
-    dumps = [path for path in request.paths if path not in captures]
-    for path in captures:
+    going = _Going(request, journal, seal, places(request.paths, recursive=request.recursive))
+    going.notes += going.places.notes
+    for path in going.places.captures:
         try:
             going.capture(read_capture(path))
         except InputError as error:
-            if len(request.paths) == 1:
+            if not going.places.are_several:
                 raise
             if isinstance(error, ClosedRunError):
                 # What is refused as a whole is not told as known in parts.
                 going.epochs = [one for one in going.epochs if (one.run, one.attempt) != error.scope]
             going.refused.append(str(error))
-    if dumps:
-        going.dumps(dumps)
+    if going.places.dumps:
+        going.dumps(going.places.dumps)
     going.finish()
     if not going.epochs:
         reasons = [*going.refused, *going.problems][:3]
@@ -110,6 +113,7 @@ class _Going:
     request: RecordRequest
     journal: Journal
     seal: SealRequest | None
+    places: Places
     epochs: list[EpochReport] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -144,7 +148,7 @@ class _Going:
             epochs = sorted({epoch for rank in ranks.values() for epoch in rank.epochs})
             if not epochs:
                 self.problems.append(f"{found.directory}: attempt {attempt}: no line names an epoch: give --epoch")
-            elif found.directory in self.request.paths:
+            elif found.directory in self.places.captures:
                 begun[scope] = min(begun.get(scope, _begun(ranks)), _begun(ranks))
             journal = reading_only(self.journal, scope) if self._is_closed(scope) else self.journal
             lineage = {rank: RankLineage(journal, *scope, captured) for rank, captured in ranks.items()}
@@ -161,7 +165,7 @@ class _Going:
                 self.calls += one.written
                 self.notes += [f"{found.directory}: {text}" for text in one.notes()]
         # Files of one directory need no folder before their names.
-        where = f"{found.directory}: " if len(self.request.paths) > 1 else ""
+        where = f"{found.directory}: " if self.places.are_several else ""
         taken = record_signals.take_in(found.directory, begun, self._output)
         self.signals += taken.reports
         self.problems += [where + text for text in (*found.problems.listed(), *taken.problems)]
@@ -175,12 +179,13 @@ class _Going:
             raise ConfigError("record: --run: dumps are recorded under a name that is given")
         if request.epoch is None:
             raise ConfigError("record: --epoch: dumps name no epoch: say which one their calls are of")
-        asked = Request(paths, request.run, request.attempt, progress=request.progress)
+        options = ReadOptions(recursive=request.recursive)
+        asked = Request(paths, request.run, request.attempt, options, progress=request.progress)
         gathered = gather(asked)
         self.notes += [f"{one.file}: {one.reason}" for one in gathered.strays]
         for scope, given in gathered.scopes.items():
             self._of_dumps(scope, given, request.epoch)
-            if self._is_closed(scope):
+            if self._is_closed(scope) or not (given.is_of_a_run or scope in self.journal.scopes()):
                 continue
             # After the actions: their records have the numbers that they would have without.
             taken = journal_dumps(self.journal, scope, given, asked).files
