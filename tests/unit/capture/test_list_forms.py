@@ -15,9 +15,10 @@ pytestmark = needs_hooks
 RANKS = 2
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    job = run_job("list_forms", tmp_path_factory.mktemp("lists") / "capture", ranks=RANKS)
+@pytest.fixture(scope="module", params=["hooks", "wrapped"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With torch's hooks, and with its Python methods wrapped, as before it had hooks."""
+    job = run_job("list_forms", tmp_path_factory.mktemp("lists") / "capture", request.param, ranks=RANKS)
     assert job.codes == [0] * RANKS, job.texts
     return job.out
 

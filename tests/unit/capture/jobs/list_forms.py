@@ -12,6 +12,9 @@ from provstore.capture.content.limits import Limits
 
 warnings.simplefilter("ignore")
 rank, ranks, store, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+if sys.argv[5:] == ["wrapped"]:
+    # As in a torch that has no hooks on collectives.
+    del dist.ProcessGroup.register_pre_hook
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
 limits = Limits(steady_share=1e6, escalated_share=1e6, reserve_bytes=0, reserve_share=0.0)
 
