@@ -60,8 +60,9 @@ def record(
 ) -> None:
     """Record what a job captured, or what its dumps show.
 
-    Only the journal is written; the next command that reads shows it in the graph. What was recorded before is not
-    recorded again. Exit code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed
+    Each call becomes an action and a part of the lineage, so that trace leads from tensor to tensor. Only the journal
+    is written; the next command that reads shows it in the graph. What was recorded before is not recorded again. Exit
+    code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed
     run; 3 lines were left out; 6 safe mode is on; 7 journal unavailable.
     """
     from provstore.api.recording import record as record_paths
@@ -97,6 +98,8 @@ def record_lines(report: RecordReport, width: int, *, quiet: bool = False) -> It
     """Yield what was recorded of each epoch, what is missing from it, and what could not be used."""
     for one in report.epochs:
         yield from _epoch_lines(one, width)
+    if report.lineage and any(one.status == "known" for one in report.epochs):
+        yield Line(f"lineage of {counted(report.lineage, 'call')} was missing, and is written now")
     for seen in report.signals:
         yield from _signal_lines(seen, width)
     notes = () if quiet else report.notes

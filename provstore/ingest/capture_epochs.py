@@ -21,7 +21,7 @@ from provstore.model.recording import CAPTURE_FAULT, NO_TENSOR_ACCESS, Recording
 from provstore.sources.capture_directory import Capture, CapturedRank
 
 _TABLES = {"step": epoch_bundles.STEPS, "data": epoch_bundles.DATA, "anchor": epoch_bundles.ANCHORS}
-_PASSED_OVER = frozenset(("header", "epoch", "end", "snap"))
+_PASSED_OVER = frozenset(("header", "group", "epoch", "end", "snap"))
 _MAX_DOCUMENT, _MAX_DOCUMENT_MEMBERS = 48_000, 100
 NEXT_EPOCH = "next-epoch"
 

@@ -21,7 +21,7 @@ from provstore.model.recording import CAPTURE_FAULT, NO_TENSOR_ACCESS, UNKNOWN
 from provstore.sources.capture_directory import CapturedRank, Span
 
 READER_VERSION = "1"
-MOST_CALLS = 20_000
+MOST_CALLS = 5_000
 """Of one batch."""
 _PIECE_BYTES = 1 << 20
 _CHANNELS = ("send", "recv")

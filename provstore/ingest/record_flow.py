@@ -105,7 +105,7 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
         reasons = [*going.refused, *going.problems][:3]
         raise InputError("\n".join(reasons) or "record: nothing there can be used")
     told = (tuple(going.refused), tuple(going.problems), tuple(going.notes))
-    return RecordReport(tuple(going.epochs), *told, journal.position, tuple(going.signals))
+    return RecordReport(tuple(going.epochs), *told, journal.position, tuple(going.signals), going.calls)
 
 
 @dataclass(slots=True)

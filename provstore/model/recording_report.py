@@ -82,17 +82,21 @@ class RecordReport:
     """Last acknowledged position of the journal."""
     signals: tuple[SignalReport, ...] = ()
     """What was seen beside the job, where somebody watched it."""
+    lineage: int = 0
+    """Calls of which the lineage was written now."""
 
     @property
     def is_known(self) -> bool:
         """Everything had been recorded before, and nothing was written."""
-        return all(one.status == KNOWN for one in self.epochs) and not any(one.new for one in self.signals)
+        is_new = self.lineage or any(one.new for one in self.signals)
+        return not is_new and all(one.status == KNOWN for one in self.epochs)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values; the keys are documented and stable."""
         return {
             "epochs": [{**asdict(one), "counts": {k: dict(v) for k, v in one.counts.items()}} for one in self.epochs],
             "signals": [{**asdict(one), "counts": dict(one.counts)} for one in self.signals],
+            "lineage": self.lineage,
             "already_recorded": self.is_known,
             "refused": list(self.refused),
             "problems": list(self.problems),
