@@ -238,6 +238,7 @@ def epoch_facts(run: StoredRun, epoch: int) -> EpochFacts:
         is_first=not earlier and (steps is None or steps[0] == 0),
         headers=run.rows(epoch, roles.HEADERS),
         data=run.rows(epoch, roles.DATA),
+        samplers=run.rows(epoch, roles.SAMPLERS),
         rng=run.rows(epoch, roles.RNG),
         anchors=anchors,
         checkpoints=checkpoints,

@@ -156,6 +156,18 @@ class Recorder:
         if self._session is not None:
             self._session.guard.run("data", self._session.data, batch_ids, skipped)
 
+    def sampler(self, loader: Any, *, dataset: str | None = None) -> None:
+        """Keep what a loader or sampler states of the order of its samples: kind, seed, epoch, shards, sizes.
+
+        Call it in each epoch, after ``set_epoch``. Nothing is iterated, and no random number is drawn.
+
+        Args:
+            loader: A loader, batch sampler or sampler of torch, or anything with attributes of the same names.
+            dataset: Name and version of the data set, such as ``imagenet-1k@2012``.
+        """
+        if self._session is not None:
+            self._session.guard.run("sampler", self._session.sampler, loader, dataset)
+
     def rng(self) -> None:
         """Keep the states of the random number generators; done by itself at each epoch and checkpoint."""
         if self._session is not None:

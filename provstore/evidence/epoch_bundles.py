@@ -34,6 +34,7 @@ STATISTICS, SNAPSHOTS_INDEX, SNAPSHOT, ANCHORS, DATA, RNG, RNG_STATE, STEPS, TEN
     "ranks",
     "headers",
 )
+SAMPLERS = "samplers"
 """Roles of blobs. All but ``snapshot`` and ``rng-state`` are canonical JSON lines, one object a line."""
 BYTES = frozenset((SNAPSHOT, RNG_STATE))
 """Roles of blobs that are bytes and no lines."""

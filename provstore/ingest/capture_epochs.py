@@ -20,7 +20,12 @@ from provstore.model.evidence import MODES
 from provstore.model.recording import CAPTURE_FAULT, NO_TENSOR_ACCESS, RecordingPolicy
 from provstore.sources.capture_directory import Capture, CapturedRank
 
-_TABLES = {"step": epoch_bundles.STEPS, "data": epoch_bundles.DATA, "anchor": epoch_bundles.ANCHORS}
+_TABLES = {
+    "step": epoch_bundles.STEPS,
+    "data": epoch_bundles.DATA,
+    "anchor": epoch_bundles.ANCHORS,
+    "sampler": epoch_bundles.SAMPLERS,
+}
 _PASSED_OVER = frozenset(("header", "group", "epoch", "end", "snap"))
 _MAX_DOCUMENT, _MAX_DOCUMENT_MEMBERS = 48_000, 100
 NEXT_EPOCH = "next-epoch"

@@ -22,6 +22,14 @@ from provstore.capture.recording.rng_states import restore_rng
 WORLD, EPOCHS, BATCHES, SIZE = 2, 3, 4, 8
 
 
+class Order:
+    """How the samples of an epoch are ordered, stated as samplers of torch state it."""
+
+    def __init__(self, epoch: int, rank: int) -> None:
+        self.seed, self.epoch, self.num_replicas, self.rank = 100, epoch, WORLD, rank
+        self.shuffle, self.batch_size = True, SIZE
+
+
 def batch_ids(epoch: int, batch: int, rank: int) -> list[int]:
     """Return the ids of the samples of one batch: a permutation by epoch, split by rank."""
     order = torch.randperm(BATCHES * SIZE * WORLD, generator=torch.Generator().manual_seed(100 + epoch)).tolist()
@@ -64,6 +72,7 @@ def train(given: argparse.Namespace, rank: int) -> None:
 
 def one_epoch(given, rank, epoch, model, optimizer, recorder) -> None:
     """Run one epoch and save a checkpoint at its end."""
+    recorder.sampler(Order(epoch, rank), dataset="sines@1")
     for batch in range(BATCHES):
         step, ids = epoch * BATCHES + batch, batch_ids(epoch, batch, rank)
         if f"{epoch}:{batch}" in given.skip:

@@ -602,3 +602,21 @@ def test_the_command_tells_what_it_left_out_and_ends_with_three(tmp_path: Path) 
     assert "left out: capture-rank0.jsonl: offset" in done.stdout
     assert "\x1b" not in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_how_samples_are_drawn_is_a_table_of_the_bundle_only_where_it_was_recorded(tmp_path: Path) -> None:
+    for name, is_told in (("with", True), ("without", False)):
+        capture = RankCapture(tmp_path / name, world=1)
+        capture.begin(0)
+        if is_told:
+            said = {"t": "sampler", "epoch": 0, "at_ns": 7, "kind": "DistributedSampler", "seed": 2**60, "shard": 1}
+            capture.lines.append(said)
+        capture.call(0)
+        capture.end(0)
+        report = taken(tmp_path / f"{name}-store", capture.write())
+        assert report.problems == ()
+    (told,), (untold,) = bundles(tmp_path / "with-store"), bundles(tmp_path / "without-store")
+    with journal_of(tmp_path / "with-store") as journal:
+        (row,) = recording.table(journal, told, "samplers")
+    assert (row["kind"], row["shard"], row["rank"], row["seed"]) == ("DistributedSampler", 1, 0, f"i64:{2**60}")
+    assert [blob["role"] for blob in untold.record["blobs"]] == ["statistics", "headers"]

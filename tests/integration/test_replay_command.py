@@ -77,6 +77,9 @@ def test_everything_to_run_an_epoch_again_is_recorded(recorded: Recorded) -> Non
     assert (code, said["plan"]["verdict"], said["plan"]["catch_up_steps"]) == (0, "exact-possible", 0)
     assert {item["state"] for item in said["plan"]["items"]} == {"present"}
     assert said["plan"]["steps"] == [2 * STEPS, 3 * STEPS - 1]
+    (sampler,) = [item for item in said["plan"]["items"] if item["name"] == "sampler"]
+    assert sampler["detail"] == "sines@1, drawn by Order"
+    assert sampler["parts"]["1"] == "Order: seed 100, epoch 2, shard 1 of 2, shuffle true, batch size 8"
 
 
 def test_every_collective_of_the_epoch_is_recomputed_bit_for_bit(recorded: Recorded) -> None:

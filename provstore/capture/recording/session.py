@@ -27,6 +27,7 @@ from provstore.capture.recording.launch import Launch
 from provstore.capture.recording.outbox import Outbox
 from provstore.capture.recording.ring import Ring
 from provstore.capture.recording.rng_states import digest_of, rng_blob
+from provstore.capture.recording.samplers import sampler_facts
 from provstore.capture.recording.snapshots import Snapshots, stored_bytes
 from provstore.capture.recording.state_digests import ids_digest, state_digest
 from provstore.capture.recording.taint import Taint
@@ -169,6 +170,10 @@ class Session:
         }
         self._cursor.batches += 1
         self._put(line, needs_step=True)
+
+    def sampler(self, loader: Any, dataset: str | None) -> None:
+        """Take note of how the samples of the epoch are ordered."""
+        self._put({"t": "sampler", "epoch": self.outbox.epoch, "at_ns": time.time_ns(), **sampler_facts(loader, dataset)})
 
     def rng(self, where: str) -> None:
         """Keep the states of the random number generators."""

@@ -34,6 +34,7 @@ class EpochFacts:
     """No earlier epoch of the run is stored, and it begins with step 0."""
     headers: Sequence[Row] = ()
     data: Sequence[Row] = ()
+    samplers: Sequence[Row] = ()
     rng: Sequence[Row] = ()
     anchors: Sequence[Row] = ()
     checkpoints: Sequence[Row] = ()

@@ -14,14 +14,17 @@ from provstore.evidence.replay.skips import Skip
 from provstore.model import canonical
 
 EXACT_POSSIBLE, APPROXIMATE, NOT_POSSIBLE = "exact-possible", "approximate", "not-possible"
-CHECKPOINT, RNG, DATA, SKIPS, ENVIRONMENT, ANCHORS = (
+CHECKPOINT, RNG, DATA, SAMPLER, SKIPS, ENVIRONMENT, ANCHORS = (
     "checkpoint",
     "rng",
     "data-order",
+    "sampler",
     "skip-list",
     "environment",
     "anchors",
 )
+
+_DRAWING = ("shuffle", "replacement", "drop_last", "batch_size")
 
 __all__ = ["APPROXIMATE", "EXACT_POSSIBLE", "NOT_POSSIBLE", "Item", "RestorePlan", "restore_plan"]
 
@@ -93,6 +96,7 @@ def restore_plan(facts: EpochFacts, held: Held, skips: Sequence[Skip] = (), give
         checkpoint_item(row, facts, given),
         _rng(facts, held, row, catch_up or 0),
         _data(facts),
+        _sampler(facts),
         _skips(own, added, facts),
         _environment(facts),
         _anchors(facts),
@@ -142,7 +146,11 @@ def _reasons(facts: EpochFacts, items: Sequence[Item], catch_up: int) -> Iterabl
 def _notes(items: Iterable[Item]) -> Iterable[str]:
     if items and next(iter(items)).checked is False:
         yield "the checkpoint itself was not looked at: --checkpoint PATH compares a copy of it with what was recorded"
-    yield "what is not recorded: kind and seed of the sampler, identity of the data set; the digests of sample ids tell"
+    if any(one.name == SAMPLER and one.state == MISSING for one in items):
+        yield (
+            "recorder.sampler(loader) records how samples are drawn; without it, the digests of sample ids show only "
+            "afterwards whether a re-run had the same ones"
+        )
 
 
 def _rng(facts: EpochFacts, held: Held, checkpoint: Row | None, catch_up: int) -> Item:
@@ -176,6 +184,33 @@ def _data(facts: EpochFacts) -> Item:
     batches = {row["batch"] for row in facts.data}
     detail = f"digests of the sample ids of {len(batches)} batches on {len(ranks)} ranks"
     return Item(DATA, PRESENT, _digest([f"{rank} {batch} {ids}" for rank, batch, ids in rows]), "data", detail)
+
+
+def _sampler(facts: EpochFacts) -> Item:
+    """Return how the samples were drawn: digests of their ids show that an order is the same, and do not give it."""
+    latest = {row["rank"]: row for row in facts.samplers}
+    lacking = [rank for rank in facts.ranks if rank not in latest]
+    if not latest or lacking:
+        whose = ", ".join(map(str, lacking[:8])) or "any"
+        return Item(SAMPLER, MISSING, None, "samplers", f"kind and seed were not recorded of rank {whose}")
+    rows = [{name: value for name, value in row.items() if name != "at"} for row in facts.samplers]
+    parts = {str(rank): _drawn(row) for rank, row in sorted(latest.items())}
+    first = latest[min(latest)]
+    length = f" of length {first['dataset_length']}" if "dataset_length" in first else ""
+    name = first.get("dataset") or first.get("dataset_kind") or "a data set without a name"
+    detail = f"{name}{length}, drawn by {first.get('kind')}"
+    digest = _digest(sorted(canonical.encode(row).decode() for row in rows))
+    return Item(SAMPLER, PRESENT, digest, "samplers", detail, parts)
+
+
+def _drawn(row: Row) -> str:
+    """Return in words how one rank drew its samples."""
+    # Without a seed of its own a sampler draws from the states of random numbers, which are another item.
+    said = [f"seed {row['seed']}" if "seed" in row else "no seed of its own"]
+    said += [f"epoch {row['shard_epoch']}"] if "shard_epoch" in row else []
+    said += [f"shard {row['shard']} of {row['shards']}"] if {"shard", "shards"} <= row.keys() else []
+    said += [f"{name.replace('_', ' ')} {str(row[name]).lower()}" for name in _DRAWING if name in row]
+    return f"{row.get('kind')}: {', '.join(said)}"
 
 
 def _skips(own: Sequence[Skip], added: Sequence[Skip], facts: EpochFacts) -> Item:

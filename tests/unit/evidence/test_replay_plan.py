@@ -50,6 +50,7 @@ def facts(**more: object) -> EpochFacts:
         "environment": OTHER,
         "headers": [header, header],
         "data": rows("ids_digest"),
+        "samplers": [drawn(0), drawn(1)],
         "rng": [
             {"epoch": 2, "rank": rank, "step": 8, "where": "epoch", "digest": f"sha256:{rank}"}
             | {"blob": str(rank), "bytes": 9}
@@ -59,6 +60,11 @@ def facts(**more: object) -> EpochFacts:
         "checkpoints": [saved(3), saved(7)],
     }  # fmt: skip
     return EpochFacts(**{**fields, **more})
+
+
+def drawn(rank: int, **more: object) -> dict[str, object]:
+    said = {"kind": "DistributedSampler", "seed": 7, "shard_epoch": 2, "shard": rank, "shards": 2, "shuffle": True}
+    return {"epoch": 2, "rank": rank, "dataset_kind": "Images", "dataset_length": 64, **said, **more}
 
 
 def saved(step: int, **more: object) -> dict[str, object]:
@@ -81,7 +87,7 @@ def test_an_epoch_of_which_everything_is_stored_can_be_exact() -> None:
     plan = restore_plan(facts(), present)
     assert (plan.verdict, plan.reasons, plan.is_fork, plan.catch_up_steps) == ("exact-possible", (), False, 0)
     assert [one.name for one in plan.items] == [
-        "checkpoint", "rng", "data-order", "skip-list", "environment", "anchors",
+        "checkpoint", "rng", "data-order", "sampler", "skip-list", "environment", "anchors",
     ]  # fmt: skip
     assert plan.item("checkpoint").source == "at-7.pt", "the nearest one before the epoch"
 
@@ -93,12 +99,36 @@ def test_a_missing_or_altered_random_state_makes_a_plan_approximate_and_is_named
         assert (plan.item("rng").state, "rank 1" in plan.item("rng").detail) == (state, True)
 
 
-@pytest.mark.parametrize("name", ["data", "anchors", "rng"])
+@pytest.mark.parametrize("name", ["data", "anchors", "rng", "samplers"])
 def test_no_plan_with_a_missing_item_is_exact(name: str) -> None:
     everything = facts()
     for rest in ([], [row for row in getattr(everything, name) if row["rank"] == 0]):
         assert restore_plan(replace(everything, **{name: rest}), present).verdict == "approximate"
     assert restore_plan(replace(everything, headers=[], environment=None), present).verdict == "approximate"
+
+
+def test_a_plan_says_how_each_rank_drew_its_samples() -> None:
+    item = restore_plan(facts(samplers=[drawn(0), drawn(1, seed=9)]), present).item("sampler")
+    assert item.detail == "Images of length 64, drawn by DistributedSampler"
+    assert item.parts == {
+        "0": "DistributedSampler: seed 7, epoch 2, shard 0 of 2, shuffle true",
+        "1": "DistributedSampler: seed 9, epoch 2, shard 1 of 2, shuffle true",
+    }
+    assert item.digest != restore_plan(facts(), present).item("sampler").digest
+    own = restore_plan(
+        facts(samplers=[{"epoch": 2, "rank": rank, "kind": "RandomSampler"} for rank in (0, 1)]), present
+    )
+    assert own.item("sampler").parts["0"] == "RandomSampler: no seed of its own"
+    assert own.verdict == "exact-possible", "it draws from the random states, which are recorded"
+
+
+def test_digests_of_sample_ids_alone_make_a_plan_approximate_and_the_remedy_is_told() -> None:
+    plan = restore_plan(facts(samplers=[]), present)
+    assert (plan.item("data-order").state, plan.item("sampler").state, plan.verdict) == (
+        "present", "missing", "approximate",
+    )  # fmt: skip
+    assert plan.reasons == ("sampler: missing: kind and seed were not recorded of rank 0, 1",)
+    assert any("recorder.sampler" in note for note in plan.notes)
 
 
 def test_what_makes_a_rerun_differ_is_a_reason() -> None:
