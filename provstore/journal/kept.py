@@ -10,6 +10,9 @@ from provstore.errors import StoreError
 from provstore.journal import blobs
 from provstore.model.lost import ALTERED, CUT_OFF, MISSING, UNREADABLE
 
+_MOST_LINE = (1 << 20) + 1
+"""Bytes of a line that are held; a row of a table is shorter."""
+
 
 class KeptBytes:
     """What lies below ``blobs`` in a directory; never more than a piece of it is in memory.
@@ -36,15 +39,19 @@ class KeptBytes:
         return _fault(path, sha256, size_bytes)
 
     def lines(self, sha256: str, size_bytes: int) -> Iterator[bytes]:
-        """Yield the lines of a blob without their ends.
+        """Yield the lines of a blob without their ends; the beginning of one that is longer than any row.
 
         Raises:
             StoreError: It is missing or altered.
         """
         rest = b""
         for piece in blobs.unpack(blobs.path_of(self._directory, sha256, blobs.SOURCE_SUFFIX), size_bytes):
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from whole
+            first, *others = piece.split(b"\n")
+            # Of a line without an end, no more is held than tells that it is none.
+            rest += first[: max(0, _MOST_LINE - len(rest))]
+            for line in others:
+                yield rest
+                rest = line
         if rest:
             yield rest
 

@@ -225,3 +225,13 @@ def test_of_very_many_bad_blobs_the_rest_is_counted(tmp_path: Path) -> None:
     found = check_blobs(("job", 0), [naming], KeptBytes(tmp_path)).findings
     assert len(found) == 1_001
     assert found[-1].text.startswith("3 more blobs")
+
+
+def test_lines_are_whole_over_pieces_and_one_without_end_is_not_held(tmp_path: Path) -> None:
+    long, short = b"x" * (9 << 20), [b"%d" % number for number in range(1_000_000)]
+    for data, expected in ((b"\n".join(short), short), (long + b"\nlast\n", [long[: (1 << 20) + 1], b"last"])):
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = tmp_path / "blobs" / sha256[:2] / f"{sha256}.zst"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(packed(data))
+        assert list(KeptBytes(tmp_path).lines(sha256, len(data))) == expected
