@@ -38,13 +38,10 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
         StoreError: The journal is damaged there.
         TrustError: A record is malformed.
     """
-    counted = 0
-    for record in journal.evidence(run, attempt).records():
-        counted += record.line.startswith(OPENING)
-        if any(part in record.line for part in _CONTENT):
-            break
-    else:
+    log = journal.evidence(run, attempt)
+    if next(log.lines(*_CONTENT), None) is None:
         # Only identities are stored: nothing can be told, and nothing needs to be read.
+        counted = sum(line.startswith(OPENING) for line in log.lines())
         none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
         return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
     actions = list(recording.actions(journal, run, attempt, epoch))
@@ -77,8 +74,7 @@ def _losses(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[int, dict
 def _sizes(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[str, Sizes]:
     """Return the sizes that each stored line of statistics tells, by the reference that actions have to it."""
     found: dict[str, Sizes] = {}
-    for row in (row for bundle in bundles for row in recording.table(journal, bundle, STATISTICS)):
-        line = canonical.encode(row)
+    for line in (line for bundle in bundles for line in recording.table_lines(journal, bundle, STATISTICS)):
         with contextlib.suppress(InputError):
             said = statistics_line.read(line)
             if said.l2 is not None and said.abs_max is not None:

@@ -111,14 +111,23 @@ def table(journal: Journal, bundle: StoredBundle, role: str) -> Iterator[dict[st
         StoreError: A blob is missing or altered, or holds something that is no table.
     """
     for blob in bundle.blobs(role):
-        data = journal.kept(blob["sha256"], blob["bytes"])
-        for number, line in enumerate(data.splitlines(), 1):
+        for number, line in enumerate(journal.kept(blob["sha256"], blob["bytes"]).splitlines(), 1):
             try:
                 row = canonical.parse(line, max_bytes=_MAX_TABLE_LINE)
             except InputError as error:
                 raise StoreError(f"journal: blob {blob['sha256']}: line {number}: {error}") from error
             if isinstance(row, dict):
                 yield row
+
+
+def table_lines(journal: Journal, bundle: StoredBundle, role: str) -> Iterator[bytes]:
+    """Yield the lines of a bundle's table as they are stored, for a reader that checks them itself.
+
+    Raises:
+        StoreError: A blob is missing or altered.
+    """
+    for blob in bundle.blobs(role):
+        yield from journal.kept(blob["sha256"], blob["bytes"]).splitlines()
 
 
 def blob(journal: Journal, bundle: StoredBundle, sha256: str) -> bytes:
