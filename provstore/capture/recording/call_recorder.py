@@ -229,14 +229,19 @@ class CallRecorder:
         if recorded.is_done:
             return
         recorded.is_done = True
-        self._maker.make(
-            recorded.content,
-            recorded.wish,
-            lambda: self._complete(recorded),
-            lambda: self._late(recorded),
-            self._place(call, recorded),
-            lambda: self._saw_late(call, recorded),
-        )
+        try:
+            self._maker.make(
+                recorded.content,
+                recorded.wish,
+                lambda: self._complete(recorded),
+                lambda: self._late(recorded),
+                self._place(call, recorded),
+                lambda: self._saw_late(call, recorded),
+            )
+        finally:
+            with self._changed:
+                self._under_way.discard(recorded)
+                self._changed.notify_all()
 
     def _saw_late(self, call: LiveCall, recorded: Recorded) -> None:
         """Take note of flags that came from a device after the call."""

@@ -97,3 +97,7 @@ def test_a_stored_part_names_the_action_that_has_its_tensors(recorded: Path) -> 
 
     assert stored["extra"] == {"part_of": f"gloo/0@0-1/{other['part_of']}/1"}
     assert stored["shapes_in"] is stored["digest_out"] is None
+
+
+def test_a_call_that_was_waited_for_keeps_no_recording_from_ending(recorded: Path) -> None:
+    assert [(recorded / f"open{rank}").read_text() for rank in range(RANKS)] == ["0"] * RANKS
