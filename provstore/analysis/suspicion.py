@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from provstore.analysis.wording import ranks_text
+from provstore.analysis.rank_lists import ranks_text
 from provstore.model.action import Action
 from provstore.model.finding import Culprit, Finding, GroupName, Undecided
 from provstore.model.suspicion import Suspicion, SuspiciousAction

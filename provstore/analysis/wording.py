@@ -5,28 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provstore.analysis.case import Case
+from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.waits import BATCHED, BEHIND, NOT_POSTED, Blocker, Wait
 from provstore.graph.calltable import JobGroup
 from provstore.model.dump import CHANNEL_NAMES, SEND
 from provstore.model.finding import Hop, Source
 
 NO_CALL = "no call recorded"
-_SHOWN_RANGES = 6
-
-
-def ranks_text(ranks: Iterable[int]) -> str:
-    """Return ranks as ``3``, ``0-2,5``; the middle of a long list is left out and counted."""
-    ordered = sorted(set(ranks))
-    ranges: list[list[int]] = []
-    for rank in ordered:
-        if ranges and rank == ranges[-1][1] + 1:
-            ranges[-1][1] = rank
-        else:
-            ranges.append([rank, rank])
-    parts = [str(low) if low == high else f"{low}{'-' if high > low + 1 else ','}{high}" for low, high in ranges]
-    if len(parts) > _SHOWN_RANGES:
-        return f"{','.join(parts[: _SHOWN_RANGES - 1])},… ({len(ordered)} ranks)"
-    return ",".join(parts)
 
 
 def rank_words(ranks: Iterable[int]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provstore.analysis.build import Place, Remarks, make
+from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.scene import Scene
 from provstore.analysis.values import Origin
-from provstore.analysis.wording import call_words, rank_words, ranks_text, source_words, verb
+from provstore.analysis.wording import call_words, rank_words, source_words, verb
 from provstore.model.finding import Finding
 
 ABOUT = "nan"
