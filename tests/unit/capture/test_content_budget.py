@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provstore.capture.content.budget import CALL_FLAG, CLONE, DIGEST, FLAG, SNAPSHOT, STATISTICS, Budget, Grant
+from provstore.capture.content.budget import (
+    CALL_FLAG,
+    CLONE,
+    DEVICE_CLONE,
+    DIGEST,
+    FLAG,
+    SNAPSHOT,
+    STATISTICS,
+    Budget,
+    Grant,
+)
 from provstore.capture.content.limits import GIB, Limits
 from provstore.errors import ConfigError
 
@@ -125,6 +135,16 @@ def test_copies_that_are_gone_make_room_for_others() -> None:
     assert one.ask(CLONE, 80).reason is None
 
 
+def test_copies_on_a_device_count_with_those_on_the_host_and_take_time_for_their_number_alone() -> None:
+    one = budget(clone_bytes=100 << 20, steady_share=0.002)
+
+    assert one.ask(DEVICE_CLONE, 60 << 20).reason is None, "a step of 100 ms has 0.2 ms for it"
+    assert one.ask(CLONE, 41 << 20).reason == "clone-budget"
+    assert one.ask(DEVICE_CLONE, 41 << 20).reason == "clone-budget"
+    one.release_clone(60 << 20)
+    assert one.ask(DEVICE_CLONE, 100 << 20).reason is None
+
+
 @pytest.mark.parametrize(
     ("disk", "room"),
     [
@@ -201,7 +221,7 @@ def test_own_time_stays_within_its_share_of_the_median_step(share: float, escala
         assert sum(settled) > 0.5 * share * 100 * len(settled), "the time that there is is used"
 
 
-@pytest.mark.parametrize("work", [CALL_FLAG, FLAG, DIGEST, STATISTICS, CLONE, SNAPSHOT])
+@pytest.mark.parametrize("work", [CALL_FLAG, FLAG, DIGEST, STATISTICS, CLONE, DEVICE_CLONE, SNAPSHOT])
 def test_without_time_nothing_is_done(work: str) -> None:
     one = budget(steady_share=0)
 

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from provstore.capture.content.finite import non_finite  # noqa: E402
+from provstore.capture.content.finite import finite_flag, non_finite  # noqa: E402
 from provstore.capture.content.shortfall import UnsupportedDtypeError  # noqa: E402
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -61,6 +61,34 @@ def test_each_of_the_256_values_of_an_8_bit_float_is_judged_as_torch_judges_it_i
         assert count(tensor) == (int(wide.isnan().sum()), int(wide.isinf().sum())), byte
     whole = torch.arange(256, dtype=torch.uint8).repeat(700).view(getattr(torch, dtype))
     assert count(whole) == (int(whole.float().isnan().sum()), int(whole.float().isinf().sum()))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"]
+)
+def test_the_flag_that_a_device_finds_judges_each_of_the_256_values_as_torch_does_in_float32(dtype: str) -> None:
+    for byte in range(256):
+        tensor = torch.tensor([0x38, byte, 0xB8 if dtype != "float8_e8m0fnu" else 1], dtype=torch.uint8)
+        tensor = tensor.view(getattr(torch, dtype))
+        assert bool(finite_flag(torch, tensor)) == bool(tensor.float().isfinite().all()), byte
+
+
+@pytest.mark.parametrize("dtype", [*(name for name in FLOATS if "float8" not in name), "complex64", "complex128"])
+def test_the_flag_that_a_device_finds_is_that_of_the_values_however_large_they_are(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    most = torch.finfo(kind).max
+    for value, is_finite in ((1.0, True), (most, True), (-most, True), (math.nan, False), (-math.inf, False)):
+        tensor = torch.full((70,), most, dtype=kind)
+        tensor[33] = value
+        flag = finite_flag(torch, tensor)
+        assert (flag.shape, bool(flag)) == ((), is_finite), value
+
+
+def test_what_must_be_finite_has_no_flag_to_find() -> None:
+    for tensor in (torch.ones(3, dtype=torch.int64), torch.ones(3, dtype=torch.bool), torch.empty(0)):
+        assert finite_flag(torch, tensor) is None
+    with pytest.raises(UnsupportedDtypeError):
+        finite_flag(torch, torch.empty(3, device="meta"))
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
