@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from statistics import median
 
 from provstore.analysis.rank_lists import ranks_text
+from provstore.analysis.replicas import Drift
 from provstore.model.action import Action
-from provstore.model.finding import Culprit, Finding, GroupName, Undecided
+from provstore.model.finding import Culprit, Evidence, Finding, GroupName, Undecided
 from provstore.model.suspicion import Suspicion, SuspiciousAction
 
-ORIGIN, DISAGREEMENT, OUTLIER, REEXECUTION = (
+ORIGIN, DISAGREEMENT, DRIFT, OUTLIER, REEXECUTION = (
     "nan-origin",
     "replica-disagreement",
+    "replica-drift",
     "cross-rank-outlier",
     "reexecution-mismatch",
 )
@@ -55,6 +57,7 @@ def suspicious(
     sizes_of: SizesOf | None = None,
     *,
     losses: Losses | None = None,
+    drifts: Sequence[Drift] = (),
     mismatches: Mapping[str, str] | None = None,
     accused: Mapping[str, Finding] | None = None,
 ) -> Suspicion:
@@ -64,15 +67,18 @@ def suspicious(
         actions: All actions, in program order on each rank; ranks in any order.
         sizes_of: Sizes of what a rank put into an action, where its statistics are stored.
         losses: Rank → step → loss, as each rank stated it.
+        drifts: Where ranks that held equal parameters stop doing so.
         mismatches: ``action_id`` → in words, how its stored output differs from what its inputs give.
         accused: ``action_id`` → the finding of a diagnosis that names it.
     """
     run = _Run(list(actions))
     found: dict[tuple[str, str], SuspiciousAction] = {}
     undecided: list[Undecided] = []
+    apart = list(_disagreements(run, undecided))
     for one in (
         *_origins(run, losses or {}, undecided),
-        *_disagreements(run, undecided),
+        *apart,
+        *_drifted(run, drifts, {one.action.rank: one.action for one in apart}, undecided),
         *_outliers(run, sizes_of, undecided),
         *_recomputed(run, mismatches or {}),
         *(SuspiciousAction(run.by_id[name], finding, 1.0) for name, finding in (accused or {}).items()
@@ -145,7 +151,8 @@ def _origins(run: _Run, losses: Losses, undecided: list[Undecided]) -> Iterable[
             f"ranks {ranks_text(spoilt)} hold values that are not finite; who had them first is not recorded: flags of "
             "earlier calls are missing"
         )
-        undecided.append(Undecided("no_values", what, "record the flags of every call: raise the time limit", ()))
+        step = "record the flags of every call: raise the time limit"
+        undecided.append(Undecided("no_values", what, step, tuple(spoilt)))
     yield from found
 
 
@@ -226,6 +233,30 @@ def _disagreements(run: _Run, undecided: list[Undecided]) -> Iterable[Suspicious
                 yield _named(run, one, DISAGREEMENT, text)
 
 
+def _drifted(
+    run: _Run, drifts: Sequence[Drift], blamed: Mapping[int, Action], undecided: list[Undecided]
+) -> Iterable[SuspiciousAction]:
+    """Yield, for each rank that no longer holds what its like hold, its first call that can have met the change.
+
+    A rank that got other bytes from a call before is named for that already: other parameters follow from it.
+    """
+    for drift in drifts:
+        if not drift.minority:
+            undecided.append(drift.undecided())
+        for rank in drift.minority:
+            before = blamed.get(rank)
+            if before is not None and (before.epoch or 0, before.step or 0) <= drift.place[:2]:
+                continue
+            rows = run.ranks.get(rank, [])
+            one = next((row for row in rows if drift.holds(row.epoch, row.step)), rows[-1] if rows else None)
+            text = drift.text(rank)
+            if one is None:
+                undecided.append(Undecided("no_calls", text, "no call of this rank is recorded there", (rank,)))
+                continue
+            summary = f"{text}; {_words(one)} is its first call since"
+            yield _named(run, one, DRIFT, summary, is_sure=drift.is_sure, refs=drift.refs)
+
+
 def _outliers(run: _Run, sizes_of: SizesOf | None, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield what a rank put into a reduction that is far larger or smaller than what the others put in.
 
@@ -303,7 +334,14 @@ def _recomputed(run: _Run, mismatches: Mapping[str, str]) -> Iterable[Suspicious
 
 
 def _named(
-    run: _Run, action: Action, code: str, summary: str, *, is_sure: bool = True, distance: float | None = None
+    run: _Run,
+    action: Action,
+    code: str,
+    summary: str,
+    *,
+    is_sure: bool = True,
+    distance: float | None = None,
+    refs: Sequence[str] = (),
 ) -> SuspiciousAction:
     key = hashlib.sha256(f"{code}\0{action.action_id}".encode()).hexdigest()[:16]
     victims = {run.by_id[name].rank for name in run.after((action.action_id,))} - {action.rank}
@@ -319,6 +357,7 @@ def _named(
         group=group,
         op=action.op,
         seq=action.seq,
+        evidence=tuple(Evidence("", ref, action.rank) for ref in refs),
         measures={} if distance is None else {"robust_distance": distance},
     )
     return SuspiciousAction(action, finding, 1.0 if distance is None else score_of(distance))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from provstore.analysis.rank_lists import ranks_text
+from provstore.analysis.replicas import Drift
 from provstore.analysis.suspicion import Sizes, suspicious
+from provstore.api.drifting import stored_drifts
 from provstore.errors import InputError
 from provstore.evidence.actions import OPENING
 from provstore.evidence.content import statistics_line
@@ -39,25 +42,42 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
         TrustError: A record is malformed.
     """
     log = journal.evidence(run, attempt)
-    if next(log.lines(*_CONTENT), None) is None:
+    stored = recording.stored_bundles(journal, run, attempt)
+    drifts = stored_drifts(journal, [one for one in stored if epoch is None or one.epoch <= epoch])
+    if not drifts and next(log.lines(*_CONTENT), None) is None:
         # Only identities are stored: nothing can be told, and nothing needs to be read.
         counted = sum(line.startswith(OPENING) for line in log.lines())
         none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
         return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
     actions = list(recording.actions(journal, run, attempt, epoch))
-    bundles = [one for one in recording.stored_bundles(journal, run, attempt) if epoch in {None, one.epoch}]
+    bundles = [one for one in stored if epoch in {None, one.epoch}]
     sizes = _sizes(journal, bundles)
     found = suspicious(
         actions,
         (lambda action: _put_in(action, sizes)) if sizes else None,
         losses=_losses(journal, bundles),
+        drifts=[one for one in drifts if epoch in {None, one.place[0]}],
     )
+    found = replace(found, undecided=(*found.undecided, *_earlier(drifts, epoch)))
     unflagged = found.coverage["calls"] - found.coverage["with_flags"]
     if not unflagged:
         return found
     what = f"finite flags of {unflagged} of {found.coverage['calls']} calls are missing: a NaN there would not be seen"
     note = Undecided("no_values", what, "evidence show tells the shortfall of each", blocks_answer=False)
     return replace(found, undecided=(*found.undecided, note))
+
+
+def _earlier(drifts: Sequence[Drift], epoch: int | None) -> Iterator[Undecided]:
+    """Yield what began in an epoch before the one asked for: nothing of this epoch is its cause."""
+    for one in drifts:
+        if epoch is not None and one.place[0] < epoch:
+            ranks = one.minority or one.members
+            what = (
+                f"ranks {ranks_text(ranks)}: hold other {one.what} than their replicas since step {one.place[1]} of "
+                f"epoch {one.place[0]}"
+            )
+            text = f"ask for epoch {one.place[0]}"
+            yield Undecided("tie" if not one.minority else "no_calls", what, text, ranks, blocks_answer=False)
 
 
 def _losses(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[int, dict[int, float]]:

@@ -198,6 +198,15 @@ ACTION_FINDINGS = (
         "Re-execute the call from its stored inputs, then look at that rank's device and links.",
     ),
     Code(
+        "replica-drift",
+        "A rank no longer holds the parameters of its replicas",
+        "error",
+        "Ranks held equal parameters after every step until one; from then on a minority holds others. Ranks that "
+        "never were equal, as in a model that is spread over them, are not compared.",
+        "Look for code that writes weights on one rank alone, then at that rank's memory; begin again from a "
+        "checkpoint of the steps before.",
+    ),
+    Code(
         "cross-rank-outlier",
         "What a rank put into a reduction is far from what the others put in",
         "warning",

@@ -34,7 +34,7 @@ class SuspiciousAction:
             "confidence": self.finding.confidence,
             "score": self.score,
             "reason": self.finding.summary,
-            "evidence_refs": list(one.evidence_refs),
+            "evidence_refs": [*one.evidence_refs, *(said.digest for said in self.finding.evidence if said.digest)],
         }
 
 
