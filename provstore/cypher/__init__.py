@@ -17,7 +17,7 @@ ADHOC = "adhoc"
 ADHOC_TIMEOUT_SECONDS = 10.0
 ADHOC_MAX_ROWS = 10_000
 
-NUMBERS = frozenset(("attempt", "index", "op_id", "p2p_seq", "rank", "seq"))
+NUMBERS = frozenset(("attempt", "end", "first", "index", "op_id", "p2p_seq", "rank", "seq"))
 """Parameters of shipped queries that are integers of 64 bits; the others are text or lists."""
 
 OFFERED = tuple(f"read/{topic}" for topic in ("agents/", "collectives/", "documents/list", "evidence/", "runs/"))

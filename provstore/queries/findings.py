@@ -44,7 +44,7 @@ class NamedAction:
 
 def stored_findings(store: GraphStore, run: str, attempt: int) -> Iterator[StoredFinding]:
     """Yield the findings of an attempt, by code and id."""
-    for row in store.run(query("read/evidence/findings"), {"run": run, "attempt": attempt}):
+    for row in store.run(query("read/evidence/stored_findings"), {"run": run, "attempt": attempt}):
         said = _extra(row)
         group = said.get("group")
         named = group.get("name") if isinstance(group, dict) else None
@@ -66,7 +66,7 @@ def named_actions(store: GraphStore, run: str, attempt: int, finding: StoredFind
     if finding.seq is None or finding.group is None or not finding.ranks:
         return
     given = {"run": run, "attempt": attempt, "seq": finding.seq, "ranks": list(finding.ranks)}
-    for row in store.run(query("read/evidence/actions_of_call"), given):
+    for row in store.run(query("read/targets/actions_of_call"), given):
         group = optional_text(row, "group")
         if group is None or finding.group not in {group, group.rpartition("@")[0]}:
             continue

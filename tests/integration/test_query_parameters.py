@@ -72,7 +72,7 @@ def test_no_parameter_is_a_number_in_one_query_and_text_in_another() -> None:
     taken = {name for one in cypher.names("read") for name in cypher.query(one).params}
     assert taken > cypher.NUMBERS
     texts_and_lists = {"run", "iri", "target", "call", "sha256", "document", "bundles", "keys", "iris"}
-    texts_and_lists |= {"agent_run", "trace_id"}
+    texts_and_lists |= {"agent_run", "ranks", "trace_id"}
     assert taken - cypher.NUMBERS == texts_and_lists
 
 
