@@ -9,7 +9,7 @@ from pathlib import Path
 
 from provstore import config
 from provstore.api.evidence_export import Evidence
-from provstore.api.opening import open_both
+from provstore.api.opening import Opened, open_both
 from provstore.api.suspecting import suspected
 from provstore.errors import ConfigError, InputError
 from provstore.journal import Journal
@@ -60,24 +60,38 @@ def listed_with(
         StoreError: The store cannot be read.
         TrustError: A record is malformed.
     """
-    for name, number in (("--limit", limit), ("--offset", offset)):
-        if number < 0:
-            raise ConfigError(f"{number}: {name}: is below 0")
     uri = config.store_uri(store)
     with contextlib.ExitStack() as exits:
         opened = open_both(uri, config.journal_directory(uri, journal), exits, read_only=True, progress=None)
-        everything = Evidence(opened.journal).listed(run, attempt, epoch=epoch, mode=mode)
-        rows: list[CarriedFinding] = []
-        for one in everything.runs:
-            bundles = {found.epoch: found.digest for found in one.recorded}
-            found = _of(opened.journal, opened.graph, (one.run, one.attempt), finding)
-            rows += (row for row in _placed(found, bundles) if _is_asked(row, bundles, epoch, mode))
+        return carried(opened, finding, (run, attempt), epoch=epoch, mode=mode, page=(limit, offset))
+
+
+def carried(
+    opened: Opened,
+    finding: str,
+    asked: tuple[str | None, int | None],
+    *,
+    epoch: int | None,
+    mode: str | None,
+    page: tuple[int, int],
+) -> EvidenceList:
+    """Do what :func:`listed_with` does, with a store that is open; ``page`` is limit and offset."""
+    limit, offset = page
+    for name, number in (("--limit", limit), ("--offset", offset)):
+        if number < 0:
+            raise ConfigError(f"{number}: {name}: is below 0")
+    everything = Evidence(opened.journal).listed(*asked, epoch=epoch, mode=mode)
+    rows: list[CarriedFinding] = []
+    for one in everything.runs:
+        bundles = {found.epoch: found.digest for found in one.recorded}
+        found = _of(opened.journal, opened.graph, (one.run, one.attempt), finding)
+        rows += (row for row in _placed(found, bundles) if _is_asked(row, bundles, epoch, mode))
     keys = sorted({row.finding for row in rows})
     if finding not in _CODES and len(keys) != 1:
         _refuse(finding, keys)
-    page = CarriedPage(finding, tuple(rows[offset : offset + limit]), len(rows), offset)
+    shown = CarriedPage(finding, tuple(rows[offset : offset + limit]), len(rows), offset)
     runs = tuple(one for one in (_only(one, rows) for one in everything.runs) if one is not None)
-    return EvidenceList(runs, page)
+    return EvidenceList(runs, shown)
 
 
 def _of(journal: Journal, graph: GraphStore, scope: Scope, asked: str) -> Iterator[CarriedFinding]:

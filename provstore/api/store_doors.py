@@ -174,6 +174,9 @@ def list_evidence(
     *,
     epoch: int | None = None,
     mode: str | None = None,
+    finding: str | None = None,
+    limit: int = 50,
+    offset: int = 0,
 ) -> EvidenceList:
     """Return the signed bundles of each run, and the training epochs that were recorded; nothing is verified.
 
@@ -183,17 +186,24 @@ def list_evidence(
         attempt: See ``run``.
         epoch: Only this training epoch.
         mode: Only training epochs whose weakest recorded mode is this one: ``validation``, ``delta`` or ``full``.
+        finding: Only what carries a finding: a code, such as ``replica-disagreement``, or the beginning of an id.
+        limit: How many actions that carry it are listed at most.
+        offset: Actions before these.
 
     Raises:
-        ConfigError: There is no such mode.
-        InputError: There is no such run.
+        ConfigError: There is no such mode, or a limit or offset is below 0.
+        InputError: There is no such run; or no such code, and not exactly one finding has this id.
 
     Example:
         ``[one.run for one in store.list_evidence().runs]``
     """
     from provstore.api.evidence_export import Evidence
 
-    return Evidence(store.opened.journal).listed(run, attempt, epoch=epoch, mode=mode)
+    if finding is None:
+        return Evidence(store.opened.journal).listed(run, attempt, epoch=epoch, mode=mode)
+    from provstore.api.carrying import carried
+
+    return carried(store.opened, finding, (run, attempt), epoch=epoch, mode=mode, page=(limit, offset))
 
 
 def show_evidence(store: Store, target: str, run: str | None = None, attempt: int | None = None) -> EvidenceItem:

@@ -359,6 +359,11 @@ def test_evidence_is_listed_shown_and_exported_from_an_open_store(
     belief = provstore.belief(public_keys=[recorded.public], state=tmp_path / "anchors")
     (answer,) = provstore.verify(tmp_path / "out", belief=belief)
     assert answer.counts["records"] == listed["job"].records == report.records
+    assert doors.list_evidence(finding="nan-origin").to_dict()["runs"] == []
+    with pytest.raises(InputError):
+        doors.list_evidence(finding="no-such-code")
+    with pytest.raises(ConfigError, match="--limit"):
+        doors.list_evidence(finding="nan-origin", limit=-1)
     with pytest.raises(InputError, match="neither a bundle nor a record"):
         doors.show_evidence("record:job:999")
 
