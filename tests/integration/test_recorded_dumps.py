@@ -14,7 +14,7 @@ from provstore.journal import Journal
 from provstore.queries.targets import Scope, resolve
 from tests.conftest import Place
 from tests.lineage_facts import FROM_A_RECORDING, ancestors, lineage_facts
-from tests.lineage_jobs import BASE, WORLD, captured, dumped, graph_of, in_a_row, recorded, shown, taken_in
+from tests.lineage_jobs import BASE, CALLS, WORLD, captured, dumped, graph_of, in_a_row, recorded, shown, taken_in
 
 
 @pytest.fixture
@@ -119,3 +119,17 @@ def test_a_later_dump_of_the_same_process_adds_its_calls(memory: Place, tmp_path
 
     graph = shown(tmp_path, memory.open())
     assert len(ancestors(graph, "gloo/0@0-3/5/0/out", BASE)) == 5 + 20 + 16
+
+
+def test_what_was_recorded_before_there_was_lineage_gets_it_when_it_is_recorded_again(tmp_path: Path) -> None:
+    capture = captured(tmp_path / "c", in_a_row)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("provstore.ingest.capture_lineage.RankLineage.write", lambda *_: None)
+        first = recorded(tmp_path, capture)
+    assert first.lineage == 0
+
+    again = recorded(tmp_path, capture)
+
+    assert (again.lineage, again.is_known) == (WORLD * CALLS, False)
+    assert [one.status for one in again.epochs] == ["known"]
+    assert recorded(tmp_path, capture).is_known

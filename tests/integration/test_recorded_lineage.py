@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from captures import FULL, RankCapture, healthy
 
+from provstore.api import assistant
+from provstore.api.recording import record
 from provstore.evidence.keys import PrivateKey
 from provstore.journal import Journal
 from provstore.queries.lineage import trace
@@ -69,6 +71,16 @@ def sub_groups(capture: RankCapture) -> None:
     capture.call(0, group=pair, seq=1, op_id=1)
     capture.call(0, seq=1, op_id=1)
     capture.call(0, group=pair, seq=2, op_id=2)
+
+
+def test_an_assistant_gets_the_ancestors_of_a_run_that_was_only_recorded(tmp_path: Path) -> None:
+    store = f"embedded:{tmp_path / 's'}"
+    record([captured(tmp_path / "c", in_a_row)], store=store)
+
+    answer = assistant.ask("trace_tensor", {"entity_id": "tensor:2:4:out", "run": "job"}, store)
+
+    assert len(answer["causal_ancestors"]) == 32
+    assert answer["truncated"] is False
 
 
 def test_a_sub_group_leads_to_its_members_alone_until_all_ranks_have_met(stores: Place, tmp_path: Path) -> None:
