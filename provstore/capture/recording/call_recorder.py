@@ -236,17 +236,18 @@ class CallRecorder:
                 lambda: self._complete(recorded),
                 lambda: self._late(recorded),
                 self._place(call, recorded),
-                lambda: self._saw_late(call, recorded),
+                # The call itself would keep its tensors alive until then.
+                partial(self._saw_late, names.group_key(call), recorded.content),
             )
         finally:
             with self._changed:
                 self._under_way.discard(recorded)
                 self._changed.notify_all()
 
-    def _saw_late(self, call: LiveCall, recorded: Recorded) -> None:
+    def _saw_late(self, group: str, content: Content) -> None:
         """Take note of flags that came from a device after the call."""
-        for side in recorded.content.sides():
-            self._alarms.saw_call(names.group_key(call), side.is_finite)
+        for side in content.sides():
+            self._alarms.saw_call(group, side.is_finite)
 
     def _place(self, call: LiveCall, recorded: Recorded) -> Place:
         group = call.group
