@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,20 +11,22 @@ from functools import partial
 from typing import Any, Protocol
 
 from provstore.capture import stream_order
-from provstore.capture.fail_open import tried
-from provstore.capture.torch_library import (
-    distributed_bindings,
-    distributed_world,
-    last_collective,
-    live_groups,
+from provstore.capture.call_numbers import (
+    GLOO,
+    give_numbers,
+    only_backend,
+    recorded_calls,
+    sends_and_receives_before,
 )
+from provstore.capture.fail_open import tried
+from provstore.capture.torch_library import group_count, last_collective, live_groups
 from provstore.model import ids
 
-GLOO = "gloo"
 SEND, RECV = "SEND", "RECV"
 OVERWRITTEN = "its outputs were overwritten before they could be read"
 POINT_TO_POINT = frozenset({SEND, RECV})
 _IN_PLACE = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE"})
+_TO_ROOT = frozenset({"REDUCE", "GATHER"})
 _RAISES = {"ALLGATHER": 1, "ALLGATHER_BASE": 1, "ALLREDUCE_COALESCED": 1, "ALLTOALL": 1, "GATHER": 1}
 """By how much torch itself raises the version of an output; a release that does it more often costs digests."""
 _FIRST_HOOK_NUMBER = 0x50525653
@@ -53,6 +54,7 @@ class LiveGroup:
     under_way: dict[int, LiveCall] = field(default_factory=dict)
     """By the hook's number of a call."""
     _key: str | None = None
+    _position: int = -1
 
     @property
     def key(self) -> str:
@@ -66,9 +68,11 @@ class LiveGroup:
         return last_collective(self.reference())
 
     def own_position(self) -> int:
-        """Return this rank's number in the group, −1 when the group is gone."""
-        group = self.reference()
-        return -1 if group is None else int(group.rank())
+        """Return this rank's number in the group, −1 when the group is gone before anybody asked."""
+        if self._position < 0:
+            group = self.reference()
+            self._position = -1 if group is None else int(group.rank())
+        return self._position
 
     def global_rank(self, position: int) -> int | None:
         """Return the global rank of a member; ``None`` for no member."""
@@ -219,12 +223,12 @@ class CallHooks:
 
     def after(self, group: LiveGroup, args: Any) -> None:
         """Give the call its numbers, and have its listener told when it is done."""
-        if len(live_groups(self._torch)) != len(self._numbers):
+        if group_count(self._torch) != len(self._numbers):
             self.attach()
         call = group.under_way.pop(args.op_id, None)
         if call is None:
             return
-        if not _number(call):
+        if not give_numbers(call):
             self._guard(self._listener.lost, call, f"{call.name}: {group.backend} counts it as another number of calls")
             return
         if not group.is_confirmed and not self._confirm(call):
@@ -251,7 +255,7 @@ class CallHooks:
         if backend not in self._backends:
             self._skip(name, f"not on {' or '.join(sorted(self._backends))} alone: the numbers of its calls")
             return
-        before, _ = tried(_sends_and_receives_before, self._torch, group, name, backend)
+        before, _ = tried(sends_and_receives_before, self._torch, group, name, backend)
         if before is None:
             self._skip(name, "was used before it was recorded: the numbers of its calls")
             return
@@ -336,23 +340,18 @@ class CallHooks:
             self._listener.done(call)
 
 
-def only_backend(torch: Any, group: Any) -> str:
-    """Return the backend of a group that has one only, else all of them joined by commas."""
-    config = str(distributed_world(torch).pg_backend_config.get(group, ""))
-    return ",".join(dict.fromkeys(part.rpartition(":")[2] for part in config.split(",")))
-
-
 def _call(group: LiveGroup, args: Any) -> LiveCall:
     name, root = args.name.name, int(args.root)
-    own = group.own_position()
-    is_root = root >= 0 and root == own
-    inputs, outputs = _sides(name, args, is_root=is_root)
+    is_root = root >= 0 and root == group.own_position()
+    # Each reading of the hook's lists makes them anew.
+    given = tuple(args.input_tensors)
+    inputs, outputs = _sides(name, given, args, is_root=is_root)
     return LiveCall(
         group=group,
         name=name,
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        overwrites_inputs=name in _IN_PLACE and bool(args.input_tensors),
+        inputs=inputs,
+        outputs=outputs,
+        overwrites_inputs=name in _IN_PLACE and bool(given),
         position=root,
         is_async=bool(args.async_op),
         at_ns=time.time_ns(),
@@ -361,15 +360,15 @@ def _call(group: LiveGroup, args: Any) -> LiveCall:
     )
 
 
-def _sides(name: str, args: Any, *, is_root: bool) -> tuple[Sequence[Any], Sequence[Any]]:
+def _sides(name: str, given: tuple[Any, ...], args: Any, *, is_root: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return what this rank puts in, and what will hold what it gets.
 
     A buffer that only waits for data is no input; who puts in or gets nothing has no value that is not finite.
     """
-    inputs = () if name == "BROADCAST" and not is_root else args.input_tensors
-    if name in {"REDUCE", "GATHER"} and not is_root:
+    inputs = () if name == "BROADCAST" and not is_root else given
+    if name in _TO_ROOT and not is_root:
         return inputs, ()
-    return inputs, args.output_tensors or (args.input_tensors if name in _IN_PLACE else ())
+    return inputs, tuple(args.output_tensors) or (given if name in _IN_PLACE else ())
 
 
 def _versions(tensors: Sequence[Any]) -> tuple[int, ...] | None:
@@ -377,54 +376,3 @@ def _versions(tensors: Sequence[Any]) -> tuple[int, ...] | None:
     if any(tensor.is_inference() for tensor in tensors):
         return None
     return tuple(int(tensor._version) for tensor in tensors)  # noqa: SLF001  the name by which torch documents it
-
-
-def _number(call: LiveCall) -> bool:
-    """Give an issued call its numbers; return whether they can be told."""
-    group, counter = call.group, call.group.counter()
-    group.latest = counter
-    counts_both = group.backend == GLOO
-    if call.is_point_to_point:
-        group.sends_and_receives += 1
-        call.op_id = counter if counts_both else None
-        call.seq = counter - group.sends_and_receives if counts_both else counter
-        return True
-    others = group.sends_and_receives if counts_both else 0
-    made = counter - call.counted_before
-    if made != 1 and (made != len(call.inputs) or made < 1):
-        return False
-    call.seq, call.parts = call.counted_before - others + 1, made
-    call.op_id = counter if counts_both else None
-    return True
-
-
-def _sends_and_receives_before(torch: Any, group: Any, name: str, backend: str) -> int | None:
-    """Return how many sends and receives a group made before it is seen; ``None`` when nothing tells it.
-
-    gloo's counter counts them, its recorder numbers without them: the difference is asked of the recorder.
-    """
-    counter = last_collective(group)
-    if counter == 0 or backend != GLOO:
-        return 0
-    numbers = [number for number, _ in recorded_calls(torch, backend, name)]
-    return counter - max(numbers) if numbers else None
-
-
-def recorded_calls(torch: Any, backend: str, name: str) -> list[tuple[int, str]]:
-    """Return (number, library) of each collective of a group that torch's own recorder holds, oldest first."""
-    bindings = distributed_bindings(torch)
-    generic = getattr(bindings, "_dump_fr_trace_json", None)
-    older = getattr(bindings, "_dump_nccl_trace_json", None)
-    asked = [partial(generic, True, False, backend=kind) for kind in dict.fromkeys((backend, f"{backend}2")) if generic]
-    readers = [*asked, *(partial(one, True, False) for one in (generic, older) if one is not None)]
-    for read in readers:
-        data, _ = tried(read)
-        entries = json.loads(data)["entries"] if data is not None else []
-        found = [
-            (int(one["collective_seq_id"]), str(one["profiling_name"]).partition(":")[0])
-            for one in entries
-            if one["process_group"][0] == name and not one.get("is_p2p")
-        ]
-        if found:
-            return found
-    return []

@@ -56,6 +56,11 @@ def live_groups(torch: Any) -> list[tuple[Any, str]]:
     return list(distributed_world(torch).pg_names.items())
 
 
+def group_count(torch: Any) -> int:
+    """Return how many process groups this process is in now; asked at every call."""
+    return len(torch.distributed.distributed_c10d._world.pg_names)  # noqa: SLF001  torch has no public name for it
+
+
 def distributed_world(torch: Any) -> Any:
     """Return torch's own table of groups, by name, backend and hook."""
     return torch.distributed.distributed_c10d._world  # noqa: SLF001  torch has no public name for it

@@ -11,8 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +33,8 @@ from provstore.model.recording import BYTE_BUDGET, CLONE_BUDGET, DISK_RESERVE, T
 __all__ = ["CALL_FLAG", "CLONE", "DEVICE_CLONE", "DIGEST", "FLAG", "SNAPSHOT", "STATISTICS", "Budget", "Grant"]
 
 MOST_DOUBLINGS = 32
+_SELECTED = FLAGS | {DIGEST, STATISTICS}
+"""What a coarser selection leaves more time for."""
 _IDLE_STEPS = 8
 """So many steps in a row, with half of the limits left, make the selection finer."""
 
@@ -125,20 +126,23 @@ class Budget:
             if reason is None:
                 self._time.promised_ns += predicted_ns
                 self._count(work, size_bytes)
-            elif work in FLAGS | {DIGEST, STATISTICS} and reason in {BYTE_BUDGET, TIME_BUDGET}:
+            elif work in _SELECTED and reason in {BYTE_BUDGET, TIME_BUDGET}:
                 self._refused = reason
             return Grant(work, size_bytes, predicted_ns, reason)
 
-    @contextmanager
-    def working(self, grant: Grant) -> Iterator[None]:
-        """Measure granted work of this thread and settle it, whatever becomes of it."""
-        began_ns = self._work_ns()
-        try:
-            yield
-        finally:
-            took_ns = self._work_ns() - began_ns
-            self._here.settled_ns = getattr(self._here, "settled_ns", 0) + took_ns
-            self.settle(grant, took_ns)
+    def working(self, grant: Grant) -> _Working:
+        """Measure granted work of this thread and settle it, whatever becomes of it: a context manager."""
+        return _Working(self, grant)
+
+    def begin(self) -> int:
+        """Return when work of this thread begins, for :meth:`end`."""
+        return self._work_ns()
+
+    def end(self, grant: Grant, began_ns: int) -> None:
+        """Settle granted work of this thread that began then."""
+        took_ns = self._work_ns() - began_ns
+        self._here.settled_ns = getattr(self._here, "settled_ns", 0) + took_ns
+        self.settle(grant, took_ns)
 
     def settled_here(self) -> int:
         """Return how long granted work took in this thread since this was last asked."""
@@ -172,6 +176,12 @@ class Budget:
         """
         with self._lock:
             (self._time.followed if is_chosen else self._time.hooks_took)(took_ns)
+
+    def took_here(self, took_ns: int, is_chosen: bool = False) -> None:
+        """Take in what a hook took in this thread, less the granted work that was settled in it."""
+        beside_ns = took_ns - self.settled_here()
+        if beside_ns > 0:
+            self.own_time(beside_ns, is_chosen=is_chosen)
 
     def take_ring(self, size_bytes: int) -> str | None:
         """Return why the ring of recent steps may not hold so many bytes more, or ``None``: they are counted."""
@@ -267,6 +277,21 @@ class Budget:
             self._bytes.snapshot_step = max(0, self._bytes.snapshot_step + size_bytes)
             self._bytes.snapshot_epoch = max(0, self._bytes.snapshot_epoch + size_bytes)
             self._bytes.snapshot_run += size_bytes
+
+
+class _Working:
+    """Granted work that is under way; made several times at every call, so no generator."""
+
+    __slots__ = ("_began_ns", "_budget", "_grant")
+
+    def __init__(self, budget: Budget, grant: Grant) -> None:
+        self._budget, self._grant, self._began_ns = budget, grant, 0
+
+    def __enter__(self) -> None:
+        self._began_ns = self._budget.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.end(self._grant, self._began_ns)
 
 
 def _disk_of(directory: Path) -> tuple[int, int]:

@@ -23,6 +23,8 @@ def non_finite(torch: Any, tensor: Any) -> tuple[int, int]:
         UnsupportedDtypeError: It has no dense elements that can be read here.
         NotImplementedError: A dtype that torch cannot compute with.
     """
+    if _is_plainly_finite(torch, tensor):
+        return 0, 0
     with torch.no_grad():
         dense = dense_local(torch, tensor)
         if not dense.numel() or not (dense.is_floating_point() or dense.is_complex()):
@@ -55,6 +57,17 @@ def finite_flag(torch: Any, tensor: Any) -> Any:
         # NaN shows in both ends, an infinity in one; a sum of finite values could leave the type.
         low, high = torch.aminmax(dense)
         return low.isfinite().logical_and(high.isfinite())
+
+
+def _is_plainly_finite(torch: Any, tensor: Any) -> bool:
+    """Return whether a tensor is one of the most usual kind and its sum a number: small ones are tested in no time."""
+    is_usual = type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad
+    if not is_usual or tensor.dtype not in (torch.float32, torch.bfloat16) or tensor.layout is not torch.strided:
+        return False
+    if tensor.is_nested or not tensor.numel():
+        return False
+    found = float(tensor.sum())
+    return found - found == 0
 
 
 def _flag_of_bytes(torch: Any, values: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from statistics import median, median_high
+from statistics import median
 
 CALL_FLAG, FLAG = "call-flag", "flag"
 DIGEST, STATISTICS, CLONE, SNAPSHOT = "digest", "statistics", "clone", "snapshot"
@@ -16,6 +16,8 @@ ASSUMED_STEP_NS = 100_000_000
 """Length of a step as long as none has ended."""
 _STEPS = 64
 _PIECES = 9
+_FIRST_SIGHTS = 3
+"""For so many pieces stands what is believed at first: the very first ones are slow, as nothing is warm then."""
 _NANOSECONDS = {
     CALL_FLAG: (20_000, 0.3),
     FLAG: (20_000, 0.3),
@@ -36,22 +38,28 @@ _MOST_SAVED_STEPS = 16
 """So much of what steps left is kept, against a slow moment and for work that is too much for one share."""
 _MOST_SHARES = 2
 """No step plans for more than this, whatever was saved."""
+_SMALL_FLAG_NS = 80_000
+"""A flag that is found sooner is always granted: it takes no longer than the hooks that ask for it, so leaving it out
+would save next to nothing, and a value that is not finite would go unseen in every short step."""
 
 
 @dataclass(slots=True)
 class Pace:
     """How one kind of work goes, in parts of what it takes at first sight: the middle of the last pieces."""
 
-    _last: deque[float] = field(default_factory=lambda: deque((1.0,), _PIECES))
-
-    @property
-    def factor(self) -> float:
-        """What the next piece is believed to take; one slow or fast piece does not move it far."""
-        return median_high(self._last)
+    _last: deque[float] = field(default_factory=lambda: deque((1.0,) * _FIRST_SIGHTS, _PIECES))
+    factor: float = 1.0
+    """What the next piece is believed to take; one slow or fast piece does not move it far."""
 
     def learn(self, took: float) -> None:
         """Take in one piece of work."""
         self._last.append(took)
+        self.factor = sorted(self._last)[len(self._last) // 2]
+
+    def forget(self) -> None:
+        """Believe less in what made it look slow: what is never done again would never be found to be faster."""
+        if self.factor > 1:
+            self.learn(max(1.0, self.factor / 2))
 
 
 class OwnTime:
@@ -63,6 +71,9 @@ class OwnTime:
         self._pace = {work: Pace() for work in _NANOSECONDS}
         self._saved_ns = 0
         """Negative where the steps until now took too much."""
+        self._done: set[str] = set()
+        self._left: set[str] = set()
+        """Kinds of work that were done, and that there was no time for, in this step."""
         self._needed_before = dict.fromkeys(_FIRST, 0)
         self._needed = dict.fromkeys(_FIRST, 0)
         """In this step, by what comes first; what there was no time for is needed too."""
@@ -75,8 +86,9 @@ class OwnTime:
 
     def allowance_ns(self, share: float) -> int:
         """Return how long this step may take in all."""
-        whole = self._share_ns(share)
-        return min(max(0, whole + self._saved_ns), _MOST_SHARES * whole)
+        whole = int(share * self._step_ns)
+        there = whole + self._saved_ns
+        return 0 if there < 0 else min(there, _MOST_SHARES * whole)
 
     def predicted_ns(self, work: str, size_bytes: int) -> int:
         """Return how long a piece of work is going to take."""
@@ -85,22 +97,38 @@ class OwnTime:
 
     def fits(self, work: str, needed_ns: int, share: float) -> bool:
         """Return whether there is time for it, beside what comes first and was needed in the last step."""
+        is_flag = work in FLAGS
+        if is_flag:
+            self._needed[work] += needed_ns
+            if needed_ns <= _SMALL_FLAG_NS and share > 0:
+                return True
+        taken = self.spent_ns + self.promised_ns + needed_ns
+        allowed = self.allowance_ns(share)
+        if is_flag:
+            # The other half repays what steps before took too much.
+            allowed = max(allowed, self._share_ns(share) // 2)
+        # Where it is too much anyhow, which is usual in short steps, nothing else is looked at.
+        if taken <= allowed and taken + self._kept_from(work) <= allowed:
+            return True
+        self._left.add(work)
+        return False
+
+    def _kept_from(self, work: str) -> int:
+        """Return how long what comes before some work may still take in this step."""
         kept = 0
         for first in _FIRST:
             if first == work:
-                self._needed[work] += needed_ns
                 break
-            kept += max(0, self._needed_before[first] - self._needed[first])
-        allowed = self.allowance_ns(share)
-        if work in FLAGS:
-            # The other half repays what steps before took too much.
-            allowed = max(allowed, self._share_ns(share) // 2)
-        return self.spent_ns + self.promised_ns + needed_ns + kept <= allowed
+            more = self._needed_before[first] - self._needed[first]
+            if more > 0:
+                kept += more
+        return kept
 
     def took(self, work: str, size_bytes: int, nanoseconds: int) -> None:
         """Take in that a piece of work has ended."""
         piece, byte = _NANOSECONDS[work]
         self._pace[work].learn(nanoseconds / (piece + byte * size_bytes))
+        self._done.add(work)
         self.spent_ns += nanoseconds
         if work not in FLAGS:
             self.chosen_ns += nanoseconds
@@ -131,6 +159,10 @@ class OwnTime:
         self._saved_ns = min(max(saved, -_MOST_DEBT_STEPS * whole), _MOST_SAVED_STEPS * whole)
         self._needed_before, self._needed = self._needed, dict.fromkeys(_FIRST, 0)
         self.spent_ns = self.chosen_ns = 0
+        for work in (self._left & FLAGS) - self._done:
+            self._pace[work].forget()
+        self._left.clear()
+        self._done.clear()
         if length_ns is not None:
             # A step that recording makes longer must not give it more time.
             self._steps.append(max(0, length_ns - own))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -85,14 +84,13 @@ class CallRecorder:
         self._carried = carried
         self._group_seen = group_seen
         self._groups: set[int] = set()
-        self._under_way: weakref.WeakSet[Recorded] = weakref.WeakSet()
+        self._under_way: set[Recorded] = set()
         self._changed = threading.Condition()
 
     def before(self, call: LiveCall) -> None:
         """Judge a call, test its inputs, and copy what it may overwrite."""
         began = time.thread_time_ns()
-        recorded = Recorded(_UNJUDGED, Content(contents.side_of(call.inputs), contents.side_of(call.outputs)))
-        call.memo = recorded
+        recorded = call.memo = Recorded(_UNJUDGED, contents.content_of(call.inputs, call.outputs))
         try:
             recorded.judged = self._judge.call(call)
             recorded.reduce_op = reduce_op_under_way()
@@ -192,8 +190,8 @@ class CallRecorder:
 
     def _recorded(self, call: LiveCall) -> Recorded:
         if call.memo is None:
-            content = Content(contents.side_of(call.inputs), contents.side_of(call.outputs), {CAPTURE_FAULT})
-            call.memo = Recorded(_UNJUDGED, content)
+            call.memo = Recorded(_UNJUDGED, contents.content_of(call.inputs, call.outputs))
+            call.memo.content.shortfall.add(CAPTURE_FAULT)
         found: Recorded = call.memo
         return found
 
@@ -230,6 +228,11 @@ class CallRecorder:
             return
         recorded.is_done = True
         try:
+            if not recorded.content.is_held:
+                # Nothing is left to be found, as in most calls of a loop of short steps.
+                self._maker.drop(recorded.wish)
+                self._guard.hook(self._complete, recorded)
+                return
             self._maker.make(
                 recorded.content,
                 recorded.wish,
@@ -242,7 +245,8 @@ class CallRecorder:
         finally:
             with self._changed:
                 self._under_way.discard(recorded)
-                self._changed.notify_all()
+                if not self._under_way:
+                    self._changed.notify_all()
 
     def _saw_late(self, group: str, content: Content) -> None:
         """Take note of flags that came from a device after the call."""
@@ -278,7 +282,6 @@ class CallRecorder:
             self._outbox.put({**entry.line, **added, "late": True})
 
     def _line(self, call: LiveCall, recorded: Recorded, op: str, group: str, part: int) -> dict[str, Any]:
-        root = None if call.is_point_to_point else call.group.global_rank(call.position)
         said: dict[str, Any] = {
             "t": "call",
             "ordinal": self._outbox.ordinal(),
@@ -287,18 +290,24 @@ class CallRecorder:
             "op": op,
             "backend": call.group.backend,
             "group": group,
-            "desc": call.group.description or None,
-            "seq": None if call.seq is None else call.seq + part,
-            "op_id": call.op_id,
-            "peer": call.group.global_rank(call.position) if call.is_point_to_point else None,
-            "root": root,
             "channel": names.channel_of(call),
             "side": names.side_of(call),
-            "reduce_op": recorded.reduce_op,
-            "parts": call.parts if call.parts > 1 else None,
-            "part_of": call.seq if part else None,
         }
-        return {name: value for name, value in said.items() if value is not None or name == "epoch"}
+        if call.group.description:
+            said["desc"] = call.group.description
+        if call.seq is not None:
+            said["seq"] = call.seq + part
+        if call.op_id is not None:
+            said["op_id"] = call.op_id
+        if (other := call.group.global_rank(call.position)) is not None:
+            said["peer" if call.is_point_to_point else "root"] = other
+        if recorded.reduce_op is not None:
+            said["reduce_op"] = recorded.reduce_op
+        if call.parts > 1:
+            said["parts"] = call.parts
+        if part and call.seq is not None:
+            said["part_of"] = call.seq
+        return said
 
     def _finished(self, line: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
         content, policy = recorded.content, recorded.judged.policy

@@ -66,8 +66,7 @@ class ContentMaker:
 
     def spent(self, nanoseconds: int, *, is_chosen: bool = False) -> None:
         """Count what a hook took beside the work that was granted in it; never raises."""
-        beside = max(0, nanoseconds - self._budget.settled_here())
-        self._guard.run("ContentMaker.spent", partial(self._budget.own_time, beside, is_chosen=is_chosen))
+        self._guard.run("ContentMaker.spent", self._budget.took_here, nanoseconds, is_chosen)
 
     @contextmanager
     def charged(self, *, is_chosen: bool = False) -> Iterator[None]:
@@ -132,7 +131,8 @@ class ContentMaker:
             # Digests of outputs alone, and a sample by definition: what is left out is no shortfall.
             sides = {name: side for name, side in sides.items() if name == "out"}
         refused = None
-        if content.is_finite is not False and not is_selected(self._run, self._attempt, group, number, self._budget.k):
+        is_sampled = content.is_finite is not False and (k := self._budget.k) > 0
+        if is_sampled and not is_selected(self._run, self._attempt, group, number, k):
             refused = self._budget.reason_unselected or TIME_BUDGET
         wish = Wish(bool(sides), mode == FULL)
         for work in (DIGEST,) if mode == VALIDATION else (DIGEST, STATISTICS):
@@ -143,7 +143,7 @@ class ContentMaker:
                     wish.grants[name, work] = grant
         if refused is None:
             return wish
-        self._drop(wish)
+        self.drop(wish)
         if mode == VALIDATION:
             return Wish()
         content.shortfall.add(refused)
@@ -158,10 +158,8 @@ class ContentMaker:
             device = self._devices.of(tensors)
             if device is None:
                 return
-        if wish.in_ring:
-            reason = self._budget.take_ring(side.bytes_held)
-            if reason is not None:
-                return
+        if wish.in_ring and self._budget.take_ring(side.bytes_held) is not None:
+            return
         # The ring has a limit of its own, on the host: on its way there a copy takes what any other takes.
         size = side.bytes_held if device is not None or not wish.in_ring else 0
         grant = self._budget.ask(CLONE if device is None else DEVICE_CLONE, size)
@@ -213,17 +211,24 @@ class ContentMaker:
             self._hold(content, wish, late, place.group)
             return
         if all(side.copies is None for side in content.sides()):
-            self._drop(wish)
+            self.drop(wish)
             self._guard.hook(done)
             return
         try:
             self._worker.do(self._job(content, wish, done, place))
         except Exception as error:
             content.fail(error)
-            self._drop(wish)
+            self.drop(wish)
             self.let_go(content)
             self._guard.hook(done)
             raise
+
+    def drop(self, wish: Wish) -> None:
+        """Give back what was granted and is not done."""
+        if wish.grants:
+            for grant in wish.grants.values():
+                self._guard.run("ContentMaker.drop", self._budget.drop, grant)
+            wish.grants.clear()
 
     def let_go(self, content: Content) -> None:
         """Drop the copies."""
@@ -305,7 +310,7 @@ class ContentMaker:
                 self._arrivals.fetch(content, landed, found)
         except Exception as error:
             content.fail(error)
-            self._drop(wish)
+            self.drop(wish)
             self.let_go(content)
             self._guard.hook(done)
             if not isinstance(error, ShortfallError):
@@ -343,7 +348,7 @@ class ContentMaker:
                 if not isinstance(error, ShortfallError):
                     raise
             finally:
-                self._drop(wish)
+                self.drop(wish)
                 self._guard.hook(done)
                 self.let_go(content)
 
@@ -381,11 +386,6 @@ class ContentMaker:
                 self.let_go(held.content)
 
         return job
-
-    def _drop(self, wish: Wish) -> None:
-        for grant in wish.grants.values():
-            self._guard.run("ContentMaker.drop", self._budget.drop, grant)
-        wish.grants.clear()
 
     def _let_go(self, side: Side) -> None:
         if side.has_copies:

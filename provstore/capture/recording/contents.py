@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,10 +62,18 @@ def side_of(tensors: Sequence[Any]) -> Side | None:
     if not tensors:
         return None
     return Side(
-        [[int(size) for size in tensor.shape] for tensor in tensors],
-        [str(tensor.dtype).removeprefix("torch.") for tensor in tensors],
-        sum(int(tensor.numel()) * int(tensor.element_size()) for tensor in tensors),
+        [[*map(int, tensor.shape)] for tensor in tensors],
+        [_dtype_name(tensor.dtype) for tensor in tensors],
+        sum([tensor.numel() * tensor.element_size() for tensor in tensors]),
     )
+
+
+def content_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Content:
+    """Return the content of a call before anything is found in it; one in place is looked at once."""
+    given = side_of(inputs)
+    if given is not None and outputs is inputs:
+        return Content(given, Side(given.shapes, given.dtypes, given.bytes_held))
+    return Content(given, side_of(outputs))
 
 
 def is_finite(torch: Any, tensors: Sequence[Any]) -> bool:
@@ -144,6 +153,11 @@ def warm_up(torch: Any) -> None:
         find_statistics(torch, side, side)
 
 
+@functools.cache
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 @dataclass(slots=True)
 class Content:
     """What was kept of one action, and why it is less than was demanded."""
@@ -162,6 +176,11 @@ class Content:
     def is_away(self) -> bool:
         """Whether something of it has not come from its device yet."""
         return any(side.away is not None for side in self.sides())
+
+    @property
+    def is_held(self) -> bool:
+        """Whether copies of it are held, here or on a device, or it is on its way from there."""
+        return any(side.copies is not None or side.away is not None for side in self.sides())
 
     def sides(self) -> list[Side]:
         """Return the sides that have tensors."""

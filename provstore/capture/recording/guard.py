@@ -41,16 +41,26 @@ class Guard:
         """Return what ``action`` gives, or ``None`` when it fails."""
         if self.is_off:
             return None
-        result, fault = tried(action, *arguments)
-        if fault is not None:
-            self.note(where, fault)
-        elif where in self._in_a_row:
+        try:
+            result = action(*arguments)
+        except Exception as error:  # noqa: BLE001  training is sacred: whatever is thrown stays here
+            self.note(where, f"{type(error).__name__}: {error}")
+            return None
+        if self._in_a_row:
             self._in_a_row.pop(where, None)
         return result
 
     def hook(self, action: Callable[..., object], *arguments: Any) -> None:
-        """Run an action that is known by its own name."""
-        self.run(getattr(action, "__qualname__", "hook"), action, *arguments)
+        """Run an action that is known by its own name; several times at every call, so nothing else is done here."""
+        if self.is_off:
+            return
+        try:
+            action(*arguments)
+        except Exception as error:  # noqa: BLE001  training is sacred: whatever is thrown stays here
+            self.note(_name(action), f"{type(error).__name__}: {error}")
+        else:
+            if self._in_a_row:
+                self._in_a_row.pop(_name(action), None)
 
     def note(self, where: str, fault: str, *, is_own: bool = True) -> None:
         """Count a fault, and say it where that is due; one that is not the recorder's own switches nothing off."""
@@ -74,3 +84,7 @@ class Guard:
         with self._lock:
             self.identity_only = False
             self._in_a_row.clear()
+
+
+def _name(action: Callable[..., object]) -> str:
+    return getattr(action, "__qualname__", "hook")
