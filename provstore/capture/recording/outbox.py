@@ -22,6 +22,10 @@ CONTENT_WAIT_SECONDS = 30.0
 """A line waits so long for its content: longer, and the call it tells of may hang."""
 
 
+FLUSH_SECONDS = 0.05
+"""Ends of steps write so often at most: in a loop of short steps, writing would cost more than what is written."""
+
+
 class Entry:
     """One line that is not complete."""
 
@@ -70,6 +74,7 @@ class Outbox:
         self._without_step: dict[Entry, None] = {}
         self._next_ordinal = 0
         self._step_began_at = 0
+        self._flushed_at = 0.0
         self._lock = threading.Lock()
         self.epoch: int | None = None
         """Training epoch of the lines that were added before it was known."""
@@ -113,13 +118,22 @@ class Outbox:
             self._without_step.clear()
             self._step_began_at = self._next_ordinal
 
+    def flush_at_times(self) -> None:
+        """Write what is ready, if nothing was for a while.
+
+        Raises:
+            OSError: The disk is full; the lines are lost.
+        """
+        if time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
+            self.flush()
+
     def flush(self, *, is_last: bool = False) -> None:
         """Write what is ready.
 
         Raises:
             OSError: The disk is full; the lines are lost.
         """
-        now = time.monotonic()
+        now = self._flushed_at = time.monotonic()
         with self._lock:
             ready = []
             while self._entries:

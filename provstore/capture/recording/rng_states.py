@@ -40,6 +40,31 @@ def rng_blob(torch: Any) -> tuple[bytes, list[str]]:
     return encode({"schema": SCHEMA, "states": states}), sorted(states)
 
 
+class RngAnchor:
+    """The digest of the states, asked at every step: found anew only where one has moved since."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._seen: tuple[Any, ...] | None = None
+        self._digest = ""
+
+    def digest(self) -> str:
+        """Return what :func:`digest_of` says of :func:`rng_blob` now."""
+        now = self._states()
+        if now is None or now != self._seen:
+            self._digest = digest_of(rng_blob(self._torch)[0])
+            self._seen = now
+        return self._digest
+
+    def _states(self) -> tuple[Any, ...] | None:
+        """Return what tells states apart; ``None`` where a device has some, too, or numpy is not loaded."""
+        numpy = sys.modules.get(NUMPY)
+        if numpy is None or any(True for _ in _accelerators(self._torch)):
+            return None
+        name, words, *rest = numpy.random.get_state()
+        return random.getstate(), name, words.tobytes(), rest, _bytes_of(self._torch.get_rng_state())
+
+
 def digest_of(blob: bytes) -> str:
     """Return the digest of a blob, as anchors hold it."""
     return f"sha256:{hashlib.sha256(blob).hexdigest()}"

@@ -26,7 +26,7 @@ from provstore.capture.recording.judging import Judge, Rules
 from provstore.capture.recording.launch import Launch
 from provstore.capture.recording.outbox import Outbox
 from provstore.capture.recording.ring import Ring
-from provstore.capture.recording.rng_states import digest_of, rng_blob
+from provstore.capture.recording.rng_states import RngAnchor, digest_of, rng_blob
 from provstore.capture.recording.samplers import sampler_facts
 from provstore.capture.recording.snapshots import Snapshots, stored_bytes
 from provstore.capture.recording.state_digests import ids_digest, state_digest
@@ -78,7 +78,7 @@ class Session:
         self._epoch_is_automatic = True
         self._steps_in_epoch = 0
         self._last_step = -1
-        self._order, self._cursor = OrderAnchor(), DataCursor()
+        self._order, self._cursor, self._rng = OrderAnchor(), DataCursor(), RngAnchor(torch)
         self.alarms = Alarms(plan.directory, self.rank, self.file.before(), self._opened)
         self._worker = Worker(self.guard, self.outbox.flush)
         budget = Budget(plan.limits, plan.directory, snapshot_bytes=stored_bytes(plan.directory, self.rank))
@@ -154,7 +154,7 @@ class Session:
             self._describe_step(step, _number(loss), _number(grad_norm), norm_is_local, params)
         self.guard.run("budgets", self._end_budgets)
         with self._maker.charged():
-            self.guard.run("flush", self.outbox.flush)
+            self.guard.run("flush", self.outbox.flush_at_times)
 
     def data(self, batch_ids: Any, skipped: str | None) -> None:
         """Take note of the samples of a batch."""
@@ -173,7 +173,9 @@ class Session:
 
     def sampler(self, loader: Any, dataset: str | None) -> None:
         """Take note of how the samples of the epoch are ordered."""
-        self._put({"t": "sampler", "epoch": self.outbox.epoch, "at_ns": time.time_ns(), **sampler_facts(loader, dataset)})
+        self._put(
+            {"t": "sampler", "epoch": self.outbox.epoch, "at_ns": time.time_ns(), **sampler_facts(loader, dataset)}
+        )
 
     def rng(self, where: str) -> None:
         """Keep the states of the random number generators."""
@@ -313,12 +315,11 @@ class Session:
         self.guard.run("alarms", self._judge_step, step, loss, grad_norm, norm_is_local)
 
     def _anchor(self, step: int, params: str | None) -> None:
-        blob, _ = rng_blob(self._torch)
         said = {
             "t": "anchor",
             "epoch": self.outbox.epoch,
             "step": step,
-            "rng": digest_of(blob),
+            "rng": self._rng.digest(),
             "order": self._order.digest(),
             "cursor": self._cursor.batches,
             "params": params,
