@@ -96,9 +96,9 @@ def _sizes(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[str, Sizes
     found: dict[str, Sizes] = {}
     for line in (line for bundle in bundles for line in recording.table_lines(journal, bundle, STATISTICS)):
         with contextlib.suppress(InputError):
-            said = statistics_line.read(line)
-            if said.l2 is not None and said.abs_max is not None:
-                found[statistics_line.ref(line)] = Sizes(said.l2, float(said.abs_max))
+            told = statistics_line.sizes(line)
+            if told is not None:
+                found[statistics_line.ref(line)] = Sizes(*told)
     return found
 
 

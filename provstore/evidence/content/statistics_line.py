@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+import orjson
+
 from provstore.errors import InputError
 from provstore.model.canonical import (
     INT64_MAX,
@@ -122,6 +124,26 @@ def read(data: bytes) -> Statistics:
         raise InputError(f"statistics: line: {error} is missing or of another type") from error
     if line(found) != data:
         raise InputError("statistics: line: a member is unknown, missing or of another type")
+    return found
+
+
+def sizes(data: bytes) -> tuple[float, float] | None:
+    """Return L2 norm and largest absolute value that a line tells, if any; its other figures are not looked at.
+
+    Raises:
+        InputError: It is no line of this method, or one of the two is no number.
+    """
+    try:
+        value = orjson.loads(data)
+    except ValueError as error:
+        raise InputError(f"statistics: line: {error}") from error
+    if not isinstance(value, dict) or value.get("method") != METHOD:
+        raise InputError(f"statistics: method: is not {METHOD}")
+    if "l2" not in value or "abs_max" not in value:
+        return None
+    found = float(_untagged(value["l2"])), float(_untagged(value["abs_max"]))
+    if any(map(math.isnan, found)):
+        raise InputError("statistics: figure: is NaN")
     return found
 
 

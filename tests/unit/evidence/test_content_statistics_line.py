@@ -113,3 +113,28 @@ def test_a_nan_that_was_written_by_someone_else_is_refused() -> None:
 def test_what_is_no_line_of_statistics_is_refused(line: bytes) -> None:
     with pytest.raises(InputError):
         statistics_line.read(line)
+
+
+def test_sizes_are_read_without_the_other_figures() -> None:
+    data = b'{"abs_max":"i64:7","l2":"f64:0x1.4000000000000p+3","method":"provstore-statistics-v1"}'
+    assert statistics_line.sizes(data) == (10.0, 7.0)
+
+
+def test_a_line_without_a_norm_tells_no_sizes() -> None:
+    assert statistics_line.sizes(b'{"count":2,"method":"provstore-statistics-v1","nan":2}') is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"no json",
+        b"[]",
+        b'{"count":0}',
+        b'{"abs_max":"i64:7","l2":"f64:0x1.4000000000000p+3","method":"another"}',
+        b'{"abs_max":7,"l2":"f64:0x1.4000000000000p+3","method":"provstore-statistics-v1"}',
+        b'{"abs_max":"i64:7","l2":"f64:nan:7ff8000000000000","method":"provstore-statistics-v1"}',
+    ],
+)
+def test_sizes_of_what_is_no_line_of_statistics_are_refused(data: bytes) -> None:
+    with pytest.raises(InputError):
+        statistics_line.sizes(data)
