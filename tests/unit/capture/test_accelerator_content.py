@@ -91,6 +91,10 @@ def test_what_has_not_come_at_the_end_of_a_step_is_read_at_the_end_of_a_later_on
     assert [line.get("finite_out") for line in found if line["t"] == "call"] == [False, True]
 
 
+def test_what_waits_for_the_device_keeps_no_tensor_of_training_alive(job: Any) -> None:
+    assert job[1]["late"]["is_kept"] is False
+
+
 def test_a_flag_that_comes_late_escalates_the_group_when_it_comes(job: Any) -> None:
     opened, closed = lines(job, "late", "escalation")
 

@@ -214,6 +214,8 @@ def late() -> dict[str, Any]:
     buffer = on_device(torch.tensor([1.0, float("nan")]))
     seen = []
     job.doubled(buffer)
+    given = weakref.ref(buffer)
+    del buffer
     copies = next(iter(job.session._maker._devices._known.values()))._side
     copies.is_stuck = True
     for step in range(4):
@@ -225,8 +227,10 @@ def late() -> dict[str, Any]:
         seen.append([len(job.written()), len(job.lines("escalation"))])
         if step == 1:
             job.doubled(on_device(torch.ones(2)))
+        if step == 0:
+            is_kept = given() is not None
     job.close()
-    return {"seen": seen, "waits": MODULE.waits}
+    return {"seen": seen, "waits": MODULE.waits, "is_kept": is_kept}
 
 
 def ring() -> dict[str, Any]:
