@@ -162,7 +162,7 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "stated_digest": ("string", "digest that a record states of what it refers to"),
     "training_run": ("string", "training run that somebody joined with an agent's run"),
     "accepted_by": ("string", "user and host that accepted a weak join"),
-    "captured": ("string", "key of the :Signature node of what a live recording says of a call; signature is the dump's"),
+    "captured": ("string", "key of the :Signature node of what a live recording says of a call; signature is a dump's"),
     "ordinal": ("int64", "which of the actions with one id in one imported file, from 0"),
 }
 """The same for nodes that mostly are projected from record lines, not from facts files; in a facts file these stand
