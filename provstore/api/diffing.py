@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provstore.api.causes import cause_of, drifted, explained
+from provstore.api.random_states import with_generators
 from provstore.api.stored_runs import StoredRun, Trustworthiness, opened_journal, stored_run, trustworthiness
-from provstore.errors import ConfigError, InputError
+from provstore.errors import EXIT_NO, ConfigError, InputError
 from provstore.evidence import epoch_bundles as roles
 from provstore.evidence.replay import AnchorComparison, compare_anchors
+from provstore.evidence.replay.anchors import KindDifference
 from provstore.ingest import recording
 from provstore.ingest.record_signals import seen_events
 from provstore.model import canonical
@@ -37,11 +40,17 @@ class Diff:
     epochs: tuple[int, ...]
 
     @property
+    def cause(self) -> KindDifference | None:
+        """What differs of samples, random states or order before any call does, or in the same step."""
+        return cause_of(self.divergence, self.anchors)
+
+    @property
     def exit_code(self) -> int:
         """0 no difference in what was compared, 1 a difference, 3 nothing comparable."""
         from provstore.analysis.divergence import exit_code
 
-        return exit_code(self.divergence)
+        is_apart = self.anchors is not None and self.anchors.first is not None
+        return EXIT_NO if is_apart else exit_code(self.divergence)
 
     def to_dict(self) -> dict[str, object]:
         """Return it as JSON values."""
@@ -51,6 +60,7 @@ class Diff:
             "verification": [one.to_dict() for one in self.trust],
             "epochs": list(self.epochs),
             **self.divergence.to_dict(),
+            "cause": self.cause.to_dict() if self.cause else None,
             "anchors": self.anchors.to_dict() if self.anchors else None,
             "exit_code": self.exit_code,
         }
@@ -118,7 +128,7 @@ def compared(
     single = [number for number in epochs if all(len(one.of_epoch(number)) == 1 for one in runs)]
     divergence = compare(names, groups, epochs, readers, events=events, context=context, by_rank=single)
     anchors = _anchors(runs[0], runs[1], epochs)
-    divergence = divergence.with_notes(*_lone_epochs(runs, names, epochs))
+    divergence = explained(divergence, anchors).with_notes(*_lone_epochs(runs, names, epochs), *drifted(runs, epoch))
     return Diff(divergence, (trust[0], trust[1]), anchors, epochs)
 
 
@@ -193,4 +203,4 @@ def _anchors(a: StoredRun, b: StoredRun, epochs: Iterable[int]) -> AnchorCompari
     if not left or not right:
         return None
     data = [[row for epoch in both for row in one.rows(epoch, roles.DATA)] for one in (a, b)]
-    return compare_anchors(left, right, b.run, (data[0], data[1]))
+    return with_generators(compare_anchors(left, right, b.run, (data[0], data[1])), a, b, both)

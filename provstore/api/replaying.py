@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provstore import config
+from provstore.api.causes import drifted
+from provstore.api.random_states import with_generators
 from provstore.api.reexecuting import Recomputed, collectives, recomputed
 from provstore.api.stored_runs import StoredRun, Trustworthiness, opened_journal, stored_run, trustworthiness
 from provstore.errors import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, ConfigError, InputError
@@ -38,7 +40,7 @@ SCHEMA = "provstore-replay/1"
 PAGE = 50
 BOTH = "both"
 SOURCES = (BOTH, "journal")
-_EXACT, _MISMATCH = "exact", "mismatch"
+_EXACT, _MISMATCH, _NOT_RECOMPUTABLE = "exact", "mismatch", "not-recomputable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,12 @@ class Replay:
             digest = self.plan.item("anchors").digest
             return Check(text, [digest] if digest else [], is_exact=found.is_equal)
         if self.executed:
+            done = [one for one in self.executed if one.verdict.name != _NOT_RECOMPUTABLE]
             bad = [one for one in self.executed if one.verdict.name != _EXACT or not one.verdict.is_whole]
             outputs = [digest for one in self.executed for digest in one.outputs]
             text = (
-                f"{len(self.executed)} of {self.collectives} collectives were recomputed, {len(bad)} of them not exact"
+                f"{len(done)} of {self.collectives} collectives were recomputed; of {len(self.executed)} whose bytes "
+                f"were kept, {len(bad)} are not exact"
             )
             return Check(text, outputs, is_exact=not bad and len(self.executed) == self.collectives)
         return Check("nothing was checked: --execute or --against does", [], is_exact=False)
@@ -187,8 +191,12 @@ def replayed(request: ReplayRequest, journal: Journal, opens: Opens, belief: Bel
     if request.execute:
         count = collectives(run, request.epoch)
         executed = tuple(recomputed(run, request.epoch, request.instance, request.rank))
-    anchors = _against(run, request) if request.against else None
     notes = _notes(run, executed)
+    anchors = None
+    if request.against:
+        other = stored_run(journal, request.against, None, request.epoch)
+        anchors = _against(run, other, request.epoch)
+        notes = (*notes, *drifted((run, other), request.epoch))
     return Replay(plan, trust, tuple(page[: request.limit]), len(page) > request.limit, executed, count, anchors, notes)
 
 
@@ -259,11 +267,11 @@ def _page(run: StoredRun, request: ReplayRequest) -> list[Action]:
     return list(itertools.islice(mine, request.offset, request.offset + request.limit + 1))
 
 
-def _against(run: StoredRun, request: ReplayRequest) -> AnchorComparison:
-    other = stored_run(run.journal, request.against or "", None, request.epoch)
-    pairs = [(one.rows(request.epoch, roles.ANCHORS), one.rows(request.epoch, roles.DATA)) for one in (run, other)]
+def _against(run: StoredRun, other: StoredRun, epoch: int) -> AnchorComparison:
+    pairs = [(one.rows(epoch, roles.ANCHORS), one.rows(epoch, roles.DATA)) for one in (run, other)]
     (left, left_data), (right, right_data) = pairs
-    return compare_anchors(left, right, request.against or "", (left_data, right_data))
+    found = compare_anchors(left, right, other.run, (left_data, right_data))
+    return with_generators(found, run, other, (epoch,))
 
 
 def _notes(run: StoredRun, executed: Sequence[Recomputed] | None) -> tuple[str, ...]:

@@ -81,20 +81,24 @@ def diff(
 def _draw(console: Console, found: Diff) -> None:
     for one in found.trust:
         print_lines(console, trust_lines(one, console.width))
-    print_lines(console, _lines(found.divergence, console.width))
-    if found.anchors is not None:
-        print_lines(console, anchor_lines(found.anchors, console.width))
+    anchors = list(anchor_lines(found.anchors, console.width)) if found.anchors is not None else []
+    # What differs first is read first.
+    print_lines(console, anchors if found.cause else ())
+    print_lines(console, _lines(found.divergence, console.width, is_apart=found.cause is not None))
+    print_lines(console, () if found.cause else anchors)
 
 
-def _lines(found: Divergence, width: int) -> Iterator[Line]:
+def _lines(found: Divergence, width: int, *, is_apart: bool) -> Iterator[Line]:
+    """Yield how the calls compare; ``is_apart``: something else differed before them."""
     coverage = found.coverage
     first = found.first_divergence
     if first is None and not coverage.compared:
-        yield Line("nothing could be compared", "bold yellow")
+        yield Line("calls: nothing could be compared" if is_apart else "nothing could be compared", "bold yellow")
     elif first is None:
-        yield Line("no difference in what was compared", "bold green")
+        yield Line(f"no difference in {'the calls that were' if is_apart else 'what was'} compared", "bold green")
     else:
-        yield from (Line(text, "bold red") for text in folded(f"first difference: {_said(first)}", width, "", "  "))
+        word = "first call that differs" if is_apart else "first difference"
+        yield from (Line(text, "bold red") for text in folded(f"{word}: {_said(first)}", width, "", "  "))
         if first.a is not None or first.b is not None:
             yield from (Line(text) for text in folded(f"{found.a}: {first.a or _NOTHING}", width, "  ", "    "))
             yield from (Line(text) for text in folded(f"{found.b}: {first.b or _NOTHING}", width, "  ", "    "))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from provstore.api.replaying import Replay
     from provstore.api.stored_runs import Trustworthiness
     from provstore.evidence.replay import AnchorComparison, RestorePlan
+    from provstore.evidence.replay.anchors import KindDifference
 
 EXAMPLES = """Examples:
 
@@ -32,6 +33,9 @@ provstore replay --run my-job --epoch 2 --against my-rerun --emit replayed"""
 _STYLE = {"exact-possible": "bold green", "approximate": "bold yellow", "not-possible": "bold red"}
 _STATE_STYLE = {"present": "green", "missing": "yellow", "mismatch": "red"}
 _VERDICT_STYLE = {"exact": "green", "mismatch": "red"}
+_NOT_RECOMPUTABLE = "not-recomputable"
+_VERDICTS = ("mismatch", "within-bound", "explained", "exact", _NOT_RECOMPUTABLE)
+"""The worst first; what says nothing last."""
 _SHOWN = 20
 
 
@@ -166,13 +170,22 @@ def _executed_lines(executed: tuple[Recomputed, ...], total: int, width: int, ve
     counts: dict[str, int] = {}
     for one in executed:
         counts[one.verdict.name] = counts.get(one.verdict.name, 0) + 1
-    said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
-    yield Line(f"{len(executed):,} of {counted(total, 'collective')} recomputed: {said}", "bold")
+    without = counts.pop(_NOT_RECOMPUTABLE, 0)
+    done = len(executed) - without
+    said = ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=_verdict_place)) or "none"
+    said += f"; {without:,} {_NOT_RECOMPUTABLE}" if without else ""
+    yield Line(f"{done:,} of {counted(total, 'collective')} recomputed: {said}", "bold")
     odd = [one for one in executed if verbose or one.verdict.name != "exact" or not one.verdict.is_whole]
+    # What is wrong is read first.
+    odd.sort(key=lambda one: _verdict_place(one.verdict.name))
     for one in odd if verbose else odd[:_SHOWN]:
         yield from _verdict_lines(one, width)
     if not verbose and len(odd) > _SHOWN:
         yield Line(f"  … {len(odd) - _SHOWN:,} more: --verbose lists all", "dim")
+
+
+def _verdict_place(name: str) -> tuple[int, str]:
+    return _VERDICTS.index(name) if name in _VERDICTS else len(_VERDICTS), name
 
 
 def _verdict_lines(one: Recomputed, width: int) -> Iterator[Line]:
@@ -195,22 +208,39 @@ def _verdict_lines(one: Recomputed, width: int) -> Iterator[Line]:
 
 
 def anchor_lines(found: AnchorComparison, width: int) -> Iterator[Line]:
-    """Yield how the anchors of two runs compare."""
-    from provstore.evidence.replay.anchors import MEANING
-
+    """Yield how the anchors of two runs compare: what differs first, what then, and what is equal."""
     if found.is_equal:
         text = f"{found.other}: all {found.compared} anchors are equal"
         yield from (Line(one, "green") for one in folded(text, width))
     elif found.first is None:
         yield from (Line(one, "yellow") for one in folded(f"{found.other}: no anchors to compare", width))
     else:
-        first = found.first
-        names = ", ".join(f"{name} ({MEANING[name]})" for name in first.names)
-        text = f"{found.other}: differs first at step {first.step}, rank {first.rank}: {names}"
+        first, *later = [one for one in found.kinds if one.different]
+        text = f"{found.other}: differs first at step {first.step}, {_where(first)}: {_kind(found, first)}"
         yield from (Line(one, "red") for one in folded(text, width, "", "  "))
+        for one in later:
+            at = "at the same step" if one.place == first.place else f"from step {one.step}"
+            text = f"then {at}, {_where(one)}: {_kind(found, one)}"
+            yield from (Line(line, "red") for line in folded(text, width, "  ", "    "))
+        equal = [one.kind for one in found.kinds if one.compared and not one.different and one.kind != "missing"]
+        if equal:
+            text = f"equal at all {counted(found.steps, 'step')}: {', '.join(equal)}"
+            yield from (Line(line) for line in folded(text, width, "  ", "    "))
         yield Line(f"  {found.different} of {found.compared} compared anchors differ or are missing", "dim")
     if found.not_probed:
         yield Line(f"  parameters were not probed at {counted(found.not_probed, 'anchor')}", "dim")
+
+
+def _where(one: KindDifference) -> str:
+    return f"rank{'s' if len(one.ranks) > 1 else ''} {ranks_text(one.ranks)}"
+
+
+def _kind(found: AnchorComparison, one: KindDifference) -> str:
+    """Return one kind of anchor in words, with the generators that differ where they are known."""
+    from provstore.evidence.replay.anchors import MEANING
+
+    which = f": {', '.join(found.generators)}" if one.kind == "rng" and found.generators else ""
+    return f"{one.kind} ({MEANING[one.kind]}{which})"
 
 
 def _last_lines(found: Replay, width: int) -> Iterator[Line]:

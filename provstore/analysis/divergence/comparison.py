@@ -11,7 +11,7 @@ from provstore.analysis.divergence.alignment import GroupFacts, Key, Placed, Shi
 from provstore.analysis.divergence.divergence import KINDS, Correlation, Coverage, Divergence, Event, Point
 from provstore.analysis.divergence.reading import Reading, reading_of
 from provstore.errors import InputError
-from provstore.model.action import Action
+from provstore.model.action import LOAD, SAVE, Action
 
 _NS = 1_000_000_000
 _LATEST = (1 << 62, 0, 0, 0)
@@ -80,10 +80,9 @@ class Comparison:
         a, b = (a, b) if is_by_rank else (_sorted(a), _sorted(b))
         for left, right in _by_rank(a, b):
             self._rank(number, left, right)
-        # Only the inputs of the first difference are asked for later.
-        first = min(self._firsts.values(), key=lambda one: one.order, default=None)
-        kept = None if first is None else _of_point(first.point)
-        self._inputs = {kept: self._inputs[kept]} if kept in self._inputs else {}
+        # Only the inputs of the first differences are asked for later.
+        kept = {_of_point(one.point) for one in self._firsts.values()}
+        self._inputs = {key: said for key, said in self._inputs.items() if key in kept}
 
     def _rank(self, number: int, a: Sequence[Action], b: Sequence[Action]) -> None:
         """Compare what one rank did."""
@@ -108,7 +107,7 @@ class Comparison:
 
     def result(self, events: Sequence[Event] = ()) -> Divergence:
         """Return what was found."""
-        first = min(self._firsts.values(), key=lambda one: one.order, default=None)
+        first = self._first()
         point = last = reading = None
         correlations: tuple[Correlation, ...] = ()
         if first is not None:
@@ -128,6 +127,27 @@ class Comparison:
             offsets=self._offsets,
             correlations=correlations,
         )
+
+    def _first(self) -> _Seen | None:
+        """Return the first difference of all ranks, of one step the cause before what can follow from it.
+
+        Places in the programs of two ranks say nothing to each other: an output of a call comes first only where all
+        ranks put into it what they put in before.
+        """
+        first = min(self._firsts.values(), key=lambda one: one.order, default=None)
+        if first is None or not _is_output_of_call(first.point) or self._are_inputs_equal(first.point):
+            return first
+        same = (one for one in self._firsts.values() if one.order[:2] == first.order[:2])
+        return min((one for one in same if _is_local(one.point)), key=lambda one: one.order, default=first)
+
+    def _are_inputs_equal(self, point: Point) -> bool:
+        inputs = self._inputs.get(_of_point(point), _Instance())
+        return not inputs.different and not inputs.unknown and len(inputs.equal) >= self._members(point)
+
+    def _members(self, point: Point) -> int:
+        """Return how many ranks take part in a call, where its group says so."""
+        facts = self._groups[0].get(point.group or "")
+        return 0 if facts is None else len(facts.ranks)
 
     def _pair(self, epoch: int, one: Placed, b: Action) -> None:
         a, step, place = one.action, one.bucket[0], one.place
@@ -227,7 +247,7 @@ class Comparison:
         return Reading(
             equal=len(inputs.equal),
             different=len(inputs.different),
-            ranks=len(members),
+            ranks=max(len(members), self._members(point)),
             is_first_observed=is_first,
         )
 
@@ -321,6 +341,15 @@ def _instance(action: Action) -> tuple[object, ...]:
 
 def _of_point(point: Point) -> tuple[object, ...]:
     return (point.op, point.group, point.seq, point.step, point.name)
+
+
+def _is_output_of_call(point: Point) -> bool:
+    return point.kind == words.OUTPUT and point.group is not None
+
+
+def _is_local(point: Point) -> bool:
+    """A state that is saved holds what all calls of the step left."""
+    return not _is_output_of_call(point) and point.op not in (SAVE, LOAD)
 
 
 def _facts(a: Action, b: Action) -> Iterator[tuple[str, str | None, str, str]]:

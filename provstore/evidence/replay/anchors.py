@@ -3,20 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from provstore.evidence.replay.epoch import Row
 
-NAMES = ("order", "cursor", "rng", "params")
-"""What an anchor holds, in the order in which a difference of one causes that of the next."""
+KINDS = ("missing", "data", "cursor", "rng", "order", "params")
+"""What may differ at a step, in the order in which a difference of one causes that of the next."""
+NAMES = ("cursor", "rng", "order", "params")
+"""Of these, what an anchor holds."""
 MEANING: Mapping[str, str] = {
-    "order": "calls issued",
-    "cursor": "batches consumed",
-    "rng": "states of the random number generators",
-    "params": "parameters",
-    "data": "sample ids of the step",
     "missing": "the step itself",
+    "data": "sample ids",
+    "cursor": "number of batches",
+    "rng": "states of the random number generators",
+    "order": "calls issued",
+    "params": "parameters",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class KindDifference:
+    """What two runs say of one kind of anchor: where it differs first, and on which ranks there."""
+
+    kind: str
+    """Of ``KINDS``."""
+    compared: int
+    """Ranks and steps of which both runs hold it."""
+    different: int
+    epoch: int | None = None
+    step: int | None = None
+    ranks: tuple[int, ...] = ()
+    """All that differ at the first step that does."""
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Epoch and step of the first difference."""
+        return None if self.epoch is None or self.step is None else (self.epoch, self.step)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as JSON values."""
+        return {
+            "kind": self.kind,
+            "compared": self.compared,
+            "different": self.different,
+            "epoch": self.epoch,
+            "step": self.step,
+            "ranks": list(self.ranks),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +60,7 @@ class AnchorDifference:
     step: int
     rank: int
     names: tuple[str, ...]
-    """Of ``NAMES``, ``data``, or ``missing`` where one run has no anchor there."""
+    """Of ``KINDS``, the cause before what follows from it."""
 
     def to_dict(self) -> dict[str, object]:
         """Return it as JSON values."""
@@ -46,6 +79,12 @@ class AnchorComparison:
     not_probed: int = 0
     """Anchors whose parameters were not probed in one of the runs."""
     per_rank: tuple[AnchorDifference, ...] = ()
+    kinds: tuple[KindDifference, ...] = ()
+    """Each kind judged by itself, the first that differs first; of one step in the order of ``KINDS``."""
+    steps: int = 0
+    """Steps of which both runs have an anchor."""
+    generators: tuple[str, ...] = ()
+    """Random number generators whose kept states differ where such states differ first; none kept, none named."""
 
     @property
     def is_equal(self) -> bool:
@@ -62,6 +101,9 @@ class AnchorComparison:
             "equal": self.is_equal,
             "first_difference": self.first.to_dict() if self.first else None,
             "per_rank": [one.to_dict() for one in self.per_rank],
+            "kinds": [one.to_dict() for one in self.kinds],
+            "steps": self.steps,
+            "generators": list(self.generators),
         }
 
 
@@ -81,30 +123,77 @@ def compare_anchors(
     """
     left, right = _by_place(stored), _by_place(rerun)
     ids = _ids(data[0]), _ids(data[1])
-    compared = not_probed = 0
+    tallies = {kind: _Tally() for kind in KINDS}
+    not_probed = 0
     found: list[AnchorDifference] = []
-    for place in sorted(left.keys() | right.keys()):
+    # Batches of a step that has no anchor are compared, too: a rank may have died in it.
+    for place in sorted(left.keys() | right.keys() | (ids[0].keys() & ids[1].keys())):
         one, two = left.get(place), right.get(place)
-        if one is None or two is None:
-            found.append(AnchorDifference(*place, ("missing",)))
-            continue
-        compared += 1
-        not_probed += one.get("params") is None or two.get("params") is None
-        names = [name for name in NAMES if _differs(one.get(name), two.get(name))]
-        if _differs(ids[0].get(place), ids[1].get(place)):
-            names.insert(0, "data")
+        is_lone = (one is None) != (two is None)
+        values: dict[str, tuple[object, object]] = {"data": (ids[0].get(place), ids[1].get(place))}
+        if one is not None and two is not None:
+            not_probed += one.get("params") is None or two.get("params") is None
+            values |= {name: (one.get(name), two.get(name)) for name in NAMES}
+        if one is not None or two is not None:
+            values["missing"] = (is_lone, False)
+        names = tuple(kind for kind in KINDS if kind in values and tallies[kind].differs(place, *values[kind]))
         if names:
-            found.append(AnchorDifference(*place, tuple(names)))
+            found.append(AnchorDifference(*place, names))
+    kinds = sorted((tallies[kind].of(kind) for kind in KINDS if tallies[kind].compared), key=_first_first)
     firsts: dict[int, AnchorDifference] = {}
     for difference in found:
         firsts.setdefault(difference.rank, difference)
-    ranked = tuple(firsts[rank] for rank in sorted(firsts))
-    return AnchorComparison(other, compared, len(found), found[0] if found else None, not_probed, ranked)
+    both = left.keys() & right.keys()
+    return AnchorComparison(
+        other,
+        len(both),
+        len(found),
+        _cause(found, kinds),
+        not_probed,
+        tuple(firsts[rank] for rank in sorted(firsts)),
+        tuple(kinds),
+        len({place[:2] for place in both}),
+    )
 
 
-def _differs(one: object, two: object) -> bool:
-    """What only one of them holds says nothing."""
-    return one is not None and two is not None and one != two
+@dataclass(slots=True)
+class _Tally:
+    """Counts one kind, place by place in their order."""
+
+    compared: int = 0
+    different: int = 0
+    first: tuple[int, int] | None = None
+    ranks: list[int] = field(default_factory=list)
+
+    def differs(self, place: tuple[int, int, int], one: object, two: object) -> bool:
+        """Count what two runs hold; what only one of them holds says nothing."""
+        if one is None or two is None:
+            return False
+        self.compared += 1
+        if one == two:
+            return False
+        self.different += 1
+        if self.first in {None, place[:2]}:
+            self.first = place[:2]
+            self.ranks.append(place[2])
+        return True
+
+    def of(self, kind: str) -> KindDifference:
+        """Return what was counted."""
+        epoch, step = self.first or (None, None)
+        return KindDifference(kind, self.compared, self.different, epoch, step, tuple(self.ranks))
+
+
+def _first_first(one: KindDifference) -> tuple[bool, tuple[int, int], int]:
+    return one.place is None, one.place or (0, 0), KINDS.index(one.kind)
+
+
+def _cause(found: Sequence[AnchorDifference], kinds: Sequence[KindDifference]) -> AnchorDifference | None:
+    """Return, of the first step that differs, the lowest rank on which the earliest kind does."""
+    if not found:
+        return None
+    first = kinds[0]
+    return next(one for one in found if (one.epoch, one.step) == first.place and one.rank in first.ranks)
 
 
 def _by_place(rows: Iterable[Row]) -> dict[tuple[int, int, int], Row]:

@@ -181,3 +181,25 @@ def test_a_checkpoint_that_lies_elsewhere_is_the_same_event() -> None:
         return [*run(), replace(save, seq=None, digest_out=None)]
 
     assert diff(saved("a.pt"), saved("b.pt")).first_divergence is None
+
+
+def test_an_output_is_not_the_first_difference_where_a_rank_put_in_something_else_at_that_step() -> None:
+    # Rank 0 has nothing before the call; rank 2 has recorded a gradient of its own before it.
+    def with_gradient(actions: list[Action], value: str) -> list[Action]:
+        place = {"action_id": "tensor.grad/2/3/w", "group": None, "chain": None, "name": "w"}
+        gradient = replace(call(2, 3, 0, op="tensor.grad", digest_in=None, digest_out=value, **place), seq=None)
+        at = next(place for place, one in enumerate(actions) if (one.rank, one.step) == (2, 3))
+        return [*actions[:at], gradient, *actions[at:]]
+
+    a = changed(run(), lambda one: one.step == 3, digest_in=None)
+    b = changed(a, lambda one: one.step == 3, digest_out="sha256:other")
+    found = diff(with_gradient(a, "sha256:own"), with_gradient(b, "sha256:spoilt"))
+    first = found.first_divergence
+    assert (first.op, first.ranks, first.step) == ("tensor.grad", (2,), 3)
+    assert found.reading == "local compute of rank 2 before this tensor was recorded"
+
+
+def test_a_call_of_which_a_rank_was_not_recorded_hints_at_nothing_that_is_certain() -> None:
+    a = [one for one in run() if one.rank != 3]
+    b = changed(a, lambda one: one.seq == 5, digest_out="sha256:other")
+    assert diff(a, b).reading.startswith("undecided")
