@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from provstore.capture.fail_open import say_once, tried
-from provstore.capture.job_facts import environment_number
+from provstore.capture.job_facts import environment_number, look
 from provstore.capture.torch_library import load_torch
 from provstore.errors import ConfigError
 from provstore.model import ids
@@ -53,7 +53,8 @@ def evidence(  # noqa: PLR0913 - each argument is a setting of the recording
     Args:
         run: Name of the run.
         directory: Where the files go, the same for all ranks; default is ``capture/<run>``.
-        attempt: Number of the restart; default is torchrun's restart count, else 0.
+        attempt: Number of the restart; default is torchrun's restart count, else 0, and where earlier files of the run
+            name that already, the number after the highest of them: the first rank to ask decides for all.
         enabled: ``False`` gives a recorder that does nothing.
         mode_floor: Lowest mode that is demanded: ``validation``, ``delta`` or ``full``.
         external_groups: Names or descriptions of groups that lead out of the run.
@@ -88,7 +89,12 @@ def evidence(  # noqa: PLR0913 - each argument is a setting of the recording
         table = extended(TABLE, classes or {})
         rules = (mode_floor, frozenset(external_groups), watched, has_consent_anomaly, table, taint_window_steps)
         trace = (trace_id, parent_trace_id, parent_action)
-        name = (run, number, _folder(run, directory))
+        folder = _folder(run, directory)
+        if attempt is None:
+            from provstore.capture.recording.attempts import next_attempt
+
+            number = next_attempt(torch, run, folder, look(torch).rank or environment_number("RANK") or 0, number)
+        name = (run, number, folder)
         return Recorder(_started(torch, name, rules, limits, trace, launched_by))
     except ConfigError:
         raise
