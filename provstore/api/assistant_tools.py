@@ -12,9 +12,12 @@ from provstore.api.assistant import MAX_LIMIT, Argument, Page, Place, Tool, skip
 from provstore.api.opening import existing
 from provstore.errors import InputError
 from provstore.journal import Journal
+from provstore.model.suspicion import Suspicion
 
 _MAX_DEPTH = 50
 _MAX_NODES = 100_000
+_MOST_UNDECIDED = 50
+"""What is left open more often than that says no more, and an answer has room for so much."""
 _RUN = Argument("string", "Run; may be left out when the store holds one.")
 _ATTEMPT = Argument("integer", "Incarnation of the run; the latest when not given.", least=0)
 _EPOCH = Argument("integer", "Training epoch.", least=0)
@@ -71,7 +74,7 @@ def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
     rows = [
         one.to_dict() for one in found.suspicious if one.score >= least and (rank is None or one.action.rank == rank)
     ]
-    undecided = [{"code": one.code, "what": one.what, "ranks": list(one.ranks)} for one in found.undecided]
+    undecided = _undecided(found)
     tail = {
         "total": len(rows),
         "affected": len(found.affected),
@@ -83,6 +86,7 @@ def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
 
 def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
     """Return one training epoch in short: modes, shortfalls, escalations, findings, missing ranks, signatures."""
+    from provstore.api.escalations import escalations_in_short
     from provstore.api.suspecting import suspected
     from provstore.ingest import recording
 
@@ -123,8 +127,15 @@ def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
         "verified": {"evaluated": False, "reason": "provstore verify judges signatures"},
         "replay": {"evaluated": False, "reason": "provstore replay judges it"},
     }
+    undecided = _undecided(found)
     rows = [{"bundle": part.digest, "part": part.part, "where": part.where} for part in parts]
-    return Page(head, "bundles", rows, MAX_LIMIT, 0, {"escalations": escalations[:MAX_LIMIT]})
+    tail = {"escalations": escalations_in_short(escalations)[:MAX_LIMIT], "undecided": undecided}
+    return Page(head, "bundles", rows, MAX_LIMIT, 0, tail)
+
+
+def _undecided(found: Suspicion) -> list[dict[str, object]]:
+    told = found.undecided[:_MOST_UNDECIDED]
+    return [{"code": one.code, "what": one.what, "ranks": list(one.ranks)} for one in told]
 
 
 def _directory(place: Place) -> Path:
@@ -171,8 +182,8 @@ TOOLS = (
     ),
     Tool(
         "list_suspicious_actions",
-        "Actions that a finding names: origin of a NaN, disagreeing replica, outlier, re-execution mismatch. An action "
-        "is never listed for having been recorded in full.",
+        "Actions that a finding names: origin of a NaN, disagreeing replica, rank whose parameters are no longer those "
+        "of its replicas, outlier, re-execution mismatch. An action is never listed for having been recorded in full.",
         {
             "run": _RUN,
             "attempt": _ATTEMPT,
