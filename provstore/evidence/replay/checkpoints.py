@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from provstore.evidence.replay.epoch import MISMATCH, MISSING, PRESENT, EpochFacts, Row
 from provstore.evidence.replay.items import Item
+from provstore.model import canonical
 
 NAME = "checkpoint"
 _PIECE = 1 << 20
@@ -27,14 +28,38 @@ def nearest(facts: EpochFacts) -> Row | None:
     if facts.steps is None:
         return None
     first = facts.steps[0]
-    found = [row for row in facts.checkpoints if row.get("step") is not None and _is_before(row, first)]
+    begun = _begun(facts, first)
+    found = [row for row in facts.checkpoints if row.get("step") is not None and _is_before(row, first, begun)]
     return max(found, key=lambda row: (row["step"], row["action"] == "save", -row["rank"]), default=None)
 
 
-def _is_before(row: Row, first: int) -> bool:
-    """A checkpoint holds the state after its step; one that was loaded is what its step began with."""
+def _is_before(row: Row, first: int, begun: Mapping[int, int]) -> bool:
+    """A checkpoint holds the state after its step; one that was loaded is what its step began with.
+
+    Before any step there is none to name, so that one saved there carries the number of the step to come: it is told
+    by its time, on the clock of its own rank.
+    """
     step: int = row["step"]
-    return step < first or (row.get("action") == "load" and step <= first)
+    if step < first or (row.get("action") == "load" and step <= first):
+        return True
+    at = _ns(row)
+    return step == first and at is not None and at < begun.get(row["rank"], at)
+
+
+def _begun(facts: EpochFacts, first: int) -> dict[int, int]:
+    """Return when each rank took the first batch of the epoch, or, where no batch of it is known, began the epoch."""
+    found: dict[int, int] = {}
+    batches = (row for row in facts.data if row.get("step") == first)
+    for row in (*batches, *(row for row in facts.rng if row.get("where") == "epoch")):
+        at = _ns(row)
+        if at is not None:
+            found.setdefault(row["rank"], at)
+    return found
+
+
+def _ns(row: Row) -> int | None:
+    at = row.get("at")
+    return canonical.tagged_integer(at) if isinstance(at, str) else None
 
 
 def checkpoint_item(row: Row | None, facts: EpochFacts, given: Given | None) -> Item:
@@ -48,7 +73,8 @@ def checkpoint_item(row: Row | None, facts: EpochFacts, given: Given | None) -> 
         if one["uri"] == row["uri"] and one.get("step") == row["step"] and one.get("state_digest")
     }
     digest = row.get("state_digest") or _of_files(row)
-    source, detail = str(row["uri"]), f"step {row['step']}"
+    is_ahead = facts.steps is not None and row["step"] == facts.steps[0]
+    source, detail = str(row["uri"]), f"{'before ' if is_ahead else ''}step {row['step']}"
     if given is None:
         return Item(NAME, PRESENT, digest, source, detail, digests, checked=False)
     fault = _fault(row, given.path)

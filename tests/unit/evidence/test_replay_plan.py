@@ -92,6 +92,21 @@ def test_an_epoch_of_which_everything_is_stored_can_be_exact() -> None:
     assert plan.item("checkpoint").source == "at-7.pt", "the nearest one before the epoch"
 
 
+def test_a_checkpoint_saved_before_the_first_step_is_one_to_begin_from_and_one_saved_in_it_is_not() -> None:
+    def at(seconds: int) -> str:
+        return f"i64:{1_796_000_000_000_000_000 + seconds}"
+
+    states = [{**row, "step": 0, "at": at(2)} for row in facts().rng]
+    batches = [{**row, "step": row["step"] - 8, "at": at(3 + row["step"])} for row in facts().data]
+    first = facts(epoch=0, steps=(0, 1), is_first=True, rng=states, data=batches)
+    for when, state in ((1, "present"), (4, "present"), (11, "missing"), (30, "missing")):
+        saving = replace(first, checkpoints=[saved(0, at=at(when))])
+        assert restore_plan(saving, present).item("checkpoint").state == state, when
+    without = replace(first, data=[], checkpoints=[saved(0, at=at(1))])
+    assert restore_plan(without, present).item("checkpoint").detail == "before step 0"
+    assert restore_plan(replace(without, checkpoints=[saved(0)]), present).item("checkpoint").state == "missing"
+
+
 def test_a_missing_or_altered_random_state_makes_a_plan_approximate_and_is_named() -> None:
     for state in ("missing", "mismatch"):
         plan = restore_plan(facts(), lambda blob, _, state=state: state if blob == "1" else "present")
