@@ -11,12 +11,14 @@ from rich.console import Console
 
 from provstore.cli._screen import Line
 from provstore.cli._tables import grid
-from provstore.cli._text import counted, folded, printable, ranks_text
+from provstore.cli._text import counted, folded, named_ranks, printable, ranks_text
 
 if TYPE_CHECKING:
     from provstore.model.trace import Trace, TraceNode
 
 LINE_LIMIT = 40
+NAMES_SHOWN = 3
+"""Parameters or modules that a line of several tensors of one step names."""
 TABLE_LIMIT = 200
 
 _Key = tuple[str | None, ...]
@@ -59,10 +61,14 @@ def tree_lines(trace: Trace, *, width: int, verbose: bool = False) -> list[Line]
     if trace.direction == "path":
         lines = [Line(f"{f'{arrow} ' if at else ''}{_label([node])}") for at, node in enumerate(trace.nodes)]
     else:
-        lines = [Line(_label([trace.root]), "bold"), *_branch_lines(_folded(trace), arrow)]
+        lines = [Line(_label([trace.root]), "bold"), *_branch_lines(_folded(trace, with_actions=verbose), arrow)]
     if not verbose and len(lines) > LINE_LIMIT + 1:
         more = counted(len(lines) - LINE_LIMIT, "more line")
         lines = [*lines[:LINE_LIMIT], Line(f"… {more}: --verbose shows all, --format table lists them", "dim")]
+    actions = 0 if verbose or trace.direction == "path" else sum(map(_is_action, _left_out(trace)))
+    if actions:
+        said = f"{counted(actions, 'recorded action')} about these not shown: --verbose shows them, --json lists them"
+        lines.append(Line(said, "dim"))
     return [*_fit(lines, width), *summary(trace, width)]
 
 
@@ -77,12 +83,28 @@ def table(console: Console, trace: Trace, *, verbose: bool = False) -> None:
         console.print(line.text, style=line.style or None)
 
 
-def _folded(trace: Trace) -> _Branch:
-    nodes = {node.iri: node for node in (trace.root, *trace.nodes)}
+def _is_action(node: TraceNode) -> bool:
+    return node.kind == "action"
+
+
+def _left_out(trace: Trace) -> Sequence[TraceNode]:
+    """Return among which nodes the actions are left out: what is recorded of something is no part of its flow."""
+    return () if _is_action(trace.root) else trace.nodes
+
+
+def _folded(trace: Trace, *, with_actions: bool) -> _Branch:
+    hidden = set() if with_actions else {node.iri for node in _left_out(trace) if _is_action(node)}
+    shown = [node for node in trace.nodes if node.iri not in hidden]
+    nodes = {node.iri: node for node in (trace.root, *shown)}
     onward = _onward(trace)
     root = _Branch([trace.root])
     seen = {trace.root.iri}
     level = [root]
+    if shown and not seen.union(nodes).intersection(onward.get(trace.root.iri, ())):
+        # Where nothing leads on from the target itself, the trace begins at another element, its first.
+        seen.add(shown[0].iri)
+        level = [_Branch([shown[0]])]
+        root.branches = list(level)
     while level:
         following: list[_Branch] = []
         for branch in level:
@@ -92,7 +114,7 @@ def _folded(trace: Trace) -> _Branch:
             branch.branches = list(_grouped(fresh))
             following += branch.branches
         level = following
-    root.branches += _grouped(node for node in trace.nodes if node.iri not in seen)
+    root.branches += _grouped(node for node in shown if node.iri not in seen)
     return root
 
 
@@ -110,8 +132,8 @@ def _onward(trace: Trace) -> Mapping[str, Sequence[str]]:
 def _grouped(nodes: Iterable[TraceNode]) -> Iterator[_Branch]:
     groups: dict[_Key, list[TraceNode]] = {}
     for node in nodes:
-        alone = node.iri if node.rank is None or node.seq is None else None
-        key = (node.kind, node.run, str(node.attempt), node.group, node.op, str(node.seq), alone)
+        alone = node.iri if node.rank is None or (node.seq is None and node.name is None) else None
+        key = (node.kind, node.run, str(node.attempt), node.group, node.op, str(node.seq), str(node.step), alone)
         groups.setdefault(key, []).append(node)
     for members in groups.values():
         yield _Branch(members)
@@ -140,12 +162,23 @@ def _label(members: Sequence[TraceNode]) -> str:
     first = members[0]
     if len(members) == 1:
         text = first.label
+    elif first.name is not None:
+        text = _tensors_label(members)
     else:
         ranks = ranks_text(node.rank for node in members if node.rank is not None)
         group = f" of {first.group_name or first.group}" if first.group else ""
         text = f"{first.kind}s of {first.op or 'call'} #{first.seq}{group}, ranks {ranks}"
     source = f"  ({_place(first)})" if first.source and len({node.source for node in members}) == 1 else ""
     return printable(text + source)
+
+
+def _tensors_label(members: Sequence[TraceNode]) -> str:
+    """Return several tensors of one step in words: how many, of which ranks, and the first names."""
+    names = sorted({str(node.name) for node in members})
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    step = "a step that was not recorded" if members[0].step is None else f"step {members[0].step}"
+    who = named_ranks([node.rank for node in members if node.rank is not None])
+    return f"{counted(len(members), members[0].kind)} of {step}, {who}: {', '.join(names[:NAMES_SHOWN])}{more}"
 
 
 def _place(node: TraceNode) -> str:

@@ -50,8 +50,8 @@ def trace(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="What to trace: tensor:RANK:SEQ:in|out, act:RANK:OP:SEQ, rRANK:seqSEQ, p2p:RANK:OPID, sha256:DIGEST "
-            "or an id (--json gives them); docs/reference/targets.md tells more.",
+            help="What to trace: tensor:RANK:SEQ:in|out, tensor.grad/RANK/STEP/NAME, act:RANK:OP:SEQ, rRANK:seqSEQ, "
+            "p2p:RANK:OPID, sha256:DIGEST or an id (--json gives them); docs/reference/targets.md tells more.",
         ),
     ],
     paths: Annotated[

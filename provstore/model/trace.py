@@ -31,7 +31,8 @@ class TraceNode:
 
     iri: str
     kind: str
-    """collective, send, recv, input, output, call, rank, group, dump, or element."""
+    """collective, send, recv, input, output, call, gradient, activation, module input, action, rank, group, dump, or
+    element."""
     label: str
     """Short, for people: ``output of all_reduce #3 on rank 2``."""
     run: str | None = None
@@ -46,6 +47,10 @@ class TraceNode:
     """Line of user code of the call."""
     group_name: str | None = None
     """Description and name of the group, for people; ``group`` is the group as it stands in ids."""
+    step: int | None = None
+    """Training step of a gradient, activation or module input."""
+    name: str | None = None
+    """Name of the parameter or module of such a tensor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,15 @@ from provstore.model import ids
 from provstore.model.trace import TraceNode
 from provstore.queries.rows import Row, optional_integer, optional_text, text
 from provstore.queries.targets import activity_of
+from provstore.queries.tensor_states import WORDS
 from provstore.stores import GraphStore
 
 _CHUNK = 5_000
 _KINDS = {"in": "input", "out": "output", "call": "call"}
+_TENSOR = re.compile(
+    r"(?P<run>[^/]+)/(?P<attempt>\d+)/tensor/(?P<rank>\d+)/(?P<step>\d+|~)/(?P<name>[^/]+)/(?P<kind>[^/]+)"
+)
+_ACTION = re.compile(r"(?P<run>[^/]+)/(?P<attempt>\d+)/action/(?P<action>.+)")
 _ID = re.compile(
     r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:rank/(?P<agent>\d+)|dump/(?P<dumped>\d+)/(?P<dump>\S+)|(?P<backend>[^/]+)/(?P<group>[^/]+@[^/]+)"
     r"(?:/(?:p2p/(?P<sender>\d+)/(?P<op_id>s?\d+)|(?:local/(?P<local>\d+)/)?(?P<seq>-?\d+))(?:/(?P<rank>\d+)/(?P<side>in|out|call))?)?)"
@@ -40,6 +45,11 @@ def describe(
 def short(iri: str) -> str:
     """Return an id without the common prefix."""
     return iri.removeprefix(ids.BASE)
+
+
+def is_tensor_of_step(iri: str) -> bool:
+    """Return whether an id is that of a recorded gradient, activation or module input."""
+    return _TENSOR.fullmatch(short(iri)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +127,7 @@ def _node(iri: str, details: _Details | None, names: Mapping[str, str], hops: in
     op = details.op if details else None
     source = details.source if details else None
     if named is None:
-        return TraceNode(iri, "element", short(iri), hops=hops)
+        return _recorded_node(iri, hops) or TraceNode(iri, "element", short(iri), hops=hops)
     run, attempt = ids.component_text(named["run"]), int(named["attempt"])
     if named["agent"] is not None:
         return TraceNode(iri, "rank", f"rank {named['agent']}", run, attempt, int(named["agent"]), hops=hops)
@@ -139,3 +149,18 @@ def _node(iri: str, details: _Details | None, names: Mapping[str, str], hops: in
     if rank is not None:
         label += f", rank {rank}"
     return TraceNode(iri, kind, label, run, attempt, rank, group, op, number, hops, source, shown)
+
+
+def _recorded_node(iri: str, hops: int | None) -> TraceNode | None:
+    """Return a tensor of a step, or a recorded action; ``None`` for anything else."""
+    if (one := _TENSOR.fullmatch(short(iri))) is not None:
+        name, kind = ids.component_text(one["name"]), ids.component_text(one["kind"])
+        step = None if one["step"] == "~" else int(one["step"])
+        word, rank = WORDS.get(kind, kind), int(one["rank"])
+        label = f"{word} of {name}, rank {rank}, {'step not recorded' if step is None else f'step {step}'}"
+        place = ids.component_text(one["run"]), int(one["attempt"]), rank
+        return TraceNode(iri, word, label, *place, op=f"tensor.{kind}", hops=hops, step=step, name=name)
+    if (one := _ACTION.fullmatch(short(iri))) is not None:
+        run, attempt = ids.component_text(one["run"]), int(one["attempt"])
+        return TraceNode(iri, "action", f"action {one['action']}", run, attempt, hops=hops)
+    return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from provstore.cypher import query
 from provstore.model.trace import Trace, TraceEdge
-from provstore.queries.describe import describe, short
+from provstore.queries.describe import describe, is_tensor_of_step, short
 from provstore.queries.rows import text, texts
 from provstore.queries.targets import activity_of
 from provstore.stores import GraphStore
@@ -51,10 +51,10 @@ def trace(
         data_only: Leave out program order, which says only that one call of a rank came before another.
         limits: Bounds; an answer that hits one says ``complete: False`` and why.
     """
-    start, notes = iri, []
-    if not down and (pending := _not_produced(store, iri)) is not None:
-        start, note = pending
-        notes.append(note)
+    start: str = iri
+    notes: list[str] = []
+    if not down:
+        start, notes = _beginning(store, iri)
     deadline = None if limits.timeout_seconds is None else time.monotonic() + limits.timeout_seconds
     if limits.depth is None and not data_only and limits.max_nodes is None and deadline is None:
         found = _closure(store, start, down)
@@ -181,6 +181,29 @@ def _hops(start: str, edges: Iterable[TraceEdge], down: bool) -> dict[str, int]:
             at += 1
         level = following
     return hops
+
+
+def _beginning(store: GraphStore, iri: str) -> tuple[str, list[str]]:
+    """Return where the way up begins, and why it is not at the element itself where it is not."""
+    if not is_tensor_of_step(iri):
+        pending = _not_produced(store, iri)
+        return (iri, []) if pending is None else (pending[0], [pending[1]])
+    carriers = [edge.source for edge in _steps(store, [iri], down=True) if edge.relation == "WAS_DERIVED_FROM"]
+    if not carriers:
+        return iri, ["nothing recorded leads to it: no recorded call carried it, and what made it is no call"]
+    *_, last = sorted(carriers, key=_call_order)
+    output = f"{last.rpartition('/')[0]}/out"
+    activity = str(activity_of(last))
+    (call,) = describe(store, [activity], {})
+    pending = _not_produced(store, output)
+    what = f"what the rank got out of {call.label}, which carried it"
+    said = f"it was recorded before any rank's was added to it, and nothing recorded leads to that; shown is {what}"
+    return (output, [said]) if pending is None else (pending[0], [said, pending[1]])
+
+
+def _call_order(side: str) -> tuple[int, str]:
+    number = str(activity_of(side)).rpartition("/")[2].removeprefix("s")
+    return int(number) if number.isdigit() else -1, side
 
 
 def _not_produced(store: GraphStore, iri: str) -> tuple[str, str] | None:

@@ -11,7 +11,9 @@ from provstore.errors import InputError
 from provstore.graph.evidence_facts import bundle_iri
 from provstore.model import ids
 from provstore.model.ids import rank_set
+from provstore.queries import tensor_states
 from provstore.queries.rows import Row, integer, integers, text, texts
+from provstore.queries.tensor_states import NamedTensor
 from provstore.stores import GraphStore
 
 _SHORT_FORMS = {
@@ -29,8 +31,8 @@ _SHOWN = 80
 _OWNER = re.compile(r"/(?:p2p|local)/(\d+)/s?\d+$")
 _SIDE = re.compile(r"/(\d+)/(in|out|call)$")
 _FORMS = (
-    "tensor:R:SEQ:in|out, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], epoch:RUN:N, sha256:DIGEST, "
-    "or a full id"
+    "tensor:R:SEQ:in|out, tensor.grad/R/STEP/NAME, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], "
+    "epoch:RUN:N, sha256:DIGEST, or a full id"
 )
 
 
@@ -81,7 +83,7 @@ def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
         return direct
     if (epoch := _EPOCH.fullmatch(target)) is not None:
         return _epoch(store, target, epoch["run"], _whole(target, "epoch", epoch["number"]), scope)
-    wanted = _parse(target)
+    wanted = tensor_states.parse(target) or _parse(target)
     candidates = runs(store)
     if scope.run is not None:
         candidates = [pair for pair in candidates if pair[0] == scope.run]
@@ -165,7 +167,10 @@ def _parse(target: str) -> _Wanted:
             parts = found.groupdict()
             rank, number = _whole(target, "rank", parts["rank"]), _whole(target, "call", parts.get("number") or "0")
             return _Wanted(form, rank, number, parts.get("op"), parts.get("side"), parts.get("group"))
-    raise InputError(f"{target}: not a target, and no element has this id; targets are {_FORMS}")
+    raise InputError(
+        f"{target}: not a target, and no element has this id; targets are {_FORMS}",
+        hint="docs/reference/targets.md tells what each names; --json gives full ids",
+    )
 
 
 def _whole(target: str, noun: str, digits: str) -> int:
@@ -177,8 +182,10 @@ def _whole(target: str, noun: str, digits: str) -> int:
     return int(plain)
 
 
-def _find(store: GraphStore, wanted: _Wanted, run: str, attempt: int, scope: Scope) -> list[str]:
+def _find(store: GraphStore, wanted: _Wanted | NamedTensor, run: str, attempt: int, scope: Scope) -> list[str]:
     """Return the ids of what is wanted in one attempt."""
+    if isinstance(wanted, NamedTensor):
+        return [iri for iri in wanted.iris(run, attempt) if _exists(store, iri)]
     if wanted.form == "rank":
         return _rank(store, run, attempt, wanted.rank, wanted.group)
     calls = _calls(store, run, attempt, scope, _counter(wanted), wanted)
@@ -193,12 +200,16 @@ def _find(store: GraphStore, wanted: _Wanted, run: str, attempt: int, scope: Sco
     return [str(activity_of(call.iri)) for call in calls if wanted.op in (None, call.op)]
 
 
-def _why_nothing(store: GraphStore, wanted: _Wanted, candidates: Iterable[tuple[str, int]], scope: Scope) -> str:
+def _why_nothing(
+    store: GraphStore, wanted: _Wanted | NamedTensor, candidates: Iterable[tuple[str, int]], scope: Scope
+) -> str:
     """Return what there is instead: the ranks, or the calls of that rank and number."""
     asked = query("read/targets/ranks")
     ranks = [integer(row, "rank") for pair in candidates for row in store.run(asked, _scope(*pair))]
     if ranks and wanted.rank not in ranks:
         return f"there is no rank {wanted.rank}; there are {rank_set(ranks)}"
+    if isinstance(wanted, NamedTensor):
+        return tensor_states.why_nothing(store, wanted, candidates)
     if wanted.form not in ("tensor", "act"):
         return "names nothing in the store"
     calls = [

@@ -116,3 +116,15 @@ def test_a_label_from_data_is_shown_literally(label):
     first = texts(Trace("i", "ancestors", (), (), root))[0]
 
     assert first == label.replace("\x1b", r"\x1b").replace("\n", r"\x0a")
+
+
+def test_of_many_tensors_of_a_step_the_first_names_and_the_count_are_shown():
+    root = node("collective", 0)
+    nodes = [
+        TraceNode(f"g{rank}{name}", "gradient", name, "run", 0, rank, op="tensor.grad", step=4, name=name)
+        for rank in range(2)
+        for name in "edcba"
+    ]
+    edges = tuple(TraceEdge(root.iri, "USED", one.iri) for one in nodes)
+    lines = texts(Trace(root.iri, "ancestors", tuple(nodes), edges, root))
+    assert lines[1] == "← 10 gradients of step 4, ranks 0-1: a, b, c and 2 more"
