@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,10 +14,10 @@ from provstore.cli import _keys
 from provstore.cli._options import Globals, flags
 from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._targets import run_of
-from provstore.cli._text import counted, folded
+from provstore.cli._text import counted, folded, named_ranks
 
 if TYPE_CHECKING:
-    from provstore.model.recording_report import EpochReport, RecordReport, SignalReport
+    from provstore.model.recording_report import EpochReport, FaultReport, RecordReport, SignalReport
 
 EXAMPLES = """Examples:
 
@@ -26,6 +26,7 @@ provstore record captures
 provstore record captures --key alice
 provstore record dumps --run my-job --epoch 3"""
 _SHOWN = 20
+_SHOWN_FAULTS = 5
 
 
 def add_to(app: typer.Typer) -> None:
@@ -63,7 +64,7 @@ def record(
     Each call becomes an action and a part of the lineage, so that trace leads from tensor to tensor. Only the journal
     is written; the next command that reads shows it in the graph. What was recorded before is not recorded again. Exit
     code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed
-    run; 3 lines were left out; 6 safe mode is on; 7 journal unavailable.
+    run; 3 lines were left out, or differ from what was recorded; 6 safe mode is on; 7 journal unavailable.
     """
     from provstore.api.recording import record as record_paths
 
@@ -86,7 +87,8 @@ def record(
     if standing is not None:
         for remark in standing.remarks({one.run for one in report.epochs if one.signed}):
             screen.remark(remark)
-    code = errors.EXIT_USAGE if report.refused else errors.EXIT_UNDECIDED if report.problems else errors.EXIT_OK
+    is_partial = bool(report.problems or report.left_out)
+    code = errors.EXIT_USAGE if report.refused else errors.EXIT_UNDECIDED if is_partial else errors.EXIT_OK
 
     def draw(console: Console) -> None:
         print_lines(console, record_lines(report, console.width, quiet=settings.quiet))
@@ -97,11 +99,12 @@ def record(
 def record_lines(report: RecordReport, width: int, *, quiet: bool = False) -> Iterator[Line]:
     """Yield what was recorded of each epoch, what is missing from it, and what could not be used."""
     for one in report.epochs:
-        yield from _epoch_lines(one, width)
+        yield from _epoch_lines(one, width, quiet=quiet)
     if report.lineage and any(one.status == "known" for one in report.epochs):
         yield Line(f"lineage of {counted(report.lineage, 'call')} was missing, and is written now")
     for seen in report.signals:
         yield from _signal_lines(seen, width)
+    yield from _fault_lines(report.faults, width)
     notes = () if quiet else report.notes
     told = (("refused", report.refused, "bold red"), ("left out", report.problems, "red"), ("", notes, "yellow"))
     for title, texts, style in told:
@@ -112,7 +115,7 @@ def record_lines(report: RecordReport, width: int, *, quiet: bool = False) -> It
             yield Line(f"… and {len(texts) - _SHOWN} more: --json lists them", "dim")
 
 
-def _epoch_lines(one: EpochReport, width: int) -> Iterator[Line]:
+def _epoch_lines(one: EpochReport, width: int, *, quiet: bool) -> Iterator[Line]:
     part = f", part {one.part}" if one.part else ""
     name = f"run {one.run}, attempt {one.attempt}, epoch {one.epoch}{part}"
     done = {
@@ -132,7 +135,8 @@ def _epoch_lines(one: EpochReport, width: int) -> Iterator[Line]:
         more = "" if len(one.missing_ranks) <= _SHOWN else ", …"
         yield from _row("missing", f"{counted(len(one.missing_ranks), 'rank')}{of}: {shown}{more}", width, "yellow")
     if not one.closed:
-        yield from _row("open", "the epoch never ended: it has no agent record", width, "yellow")
+        where = f" on {named_ranks(one.open_ranks)}" if one.open_ranks else ""
+        yield from _row("open", f"the epoch never ended{where}: it has no agent record", width, "yellow")
     if one.known_actions and one.status == "new":
         yield from _row("before", f"{counted(one.known_actions, 'action')} recorded earlier stay as they are", width)
     if one.other_content:
@@ -141,7 +145,7 @@ def _epoch_lines(one: EpochReport, width: int) -> Iterator[Line]:
     if one.evidence_epochs:
         numbers = ", ".join(map(str, one.evidence_epochs))
         yield from _row("signed", f"in evidence epoch {numbers}", width)
-    elif one.status == "new":
+    elif one.status == "new" and not quiet:
         yield from _row("unsigned", "provstore seal signs it, or record with --key", width, "dim")
 
 
@@ -153,6 +157,15 @@ def _signal_lines(one: SignalReport, width: int) -> Iterator[Line]:
         yield from (Line(part, "yellow") for part in folded(f"{found.code}: {found.text}", width, "  ", "    "))
     if len(one.findings) > _SHOWN:
         yield Line(f"  … and {len(one.findings) - _SHOWN} more: --json lists them", "dim")
+
+
+def _fault_lines(faults: Sequence[FaultReport], width: int) -> Iterator[Line]:
+    """Yield what went wrong in the recorder itself: what such a fault was about is missing above."""
+    for one in faults[:_SHOWN_FAULTS]:
+        text = f"fault of the recorder: {one.where}: {one.error}: {one.count} times on {named_ranks(one.ranks)}"
+        yield from (Line(part, "yellow") for part in folded(text, width, "", "  "))
+    if len(faults) > _SHOWN_FAULTS:
+        yield Line(f"… and {len(faults) - _SHOWN_FAULTS} other faults of the recorder: --json lists them", "dim")
 
 
 def _row(title: str, text: str, width: int, style: str = "") -> Iterator[Line]:

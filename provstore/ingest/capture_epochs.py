@@ -11,6 +11,7 @@ from provstore.evidence import epoch_bundles, records
 from provstore.evidence.epoch_bundles import EpochFacts
 from provstore.evidence.recording import policy
 from provstore.ingest import capture_lines, capture_tables
+from provstore.ingest.capture_faults import Faults
 from provstore.ingest.capture_lineage import Line, RankLineage
 from provstore.ingest.capture_lines import Values
 from provstore.ingest.capture_tables import Snapshots, Tables
@@ -52,6 +53,8 @@ class CapturedEpoch:
     request: CaptureRequest
     lineage: Mapping[int, RankLineage]
     """Of each rank, where the epochs before this one left it."""
+    told_faults: Faults
+    """Of all epochs of the attempt."""
     tables: Tables = field(init=False)
     faults: int = 0
     unreadable: int = 0
@@ -100,6 +103,10 @@ class CapturedEpoch:
             unreadable=self.unreadable,
             escalations=tuple(self.names),
         )
+
+    def open_ranks(self) -> tuple[int, ...]:
+        """Return the ranks on which the epoch never ended; after :meth:`read`."""
+        return tuple(rank for rank, is_closed in sorted(self.closed.items()) if not is_closed)
 
     def policy_document(self) -> dict[str, str | int] | None:
         """Return the policy that the ranks of this epoch obeyed, as the first of them states it."""
@@ -303,6 +310,7 @@ class _RankReader:
         count, at_ns = capture_lines.count_or_none(said, "count") or 1, capture_lines.time(said)
         history, rank = self._epoch.writer.output.history, self._rank
         self._epoch.faults += 1
+        self._epoch.told_faults.add(place, error, rank, self.file, count)
         self._note(
             at_ns,
             lambda n: records.capture_fault(

@@ -106,13 +106,17 @@ class RankLineage:
                 self._calls.add(call)
         self._flush(origin)
 
-    def notes(self) -> Iterator[str]:
-        """Yield of which calls there is no lineage, and why."""
-        who = f"rank {self.captured.rank}"
+    def problems(self) -> Iterator[str]:
+        """Yield of which calls there is no lineage because their numbers are those of others, and what to do."""
         if self.repeated:
-            why = "their process was restarted and counts anew; what starts anew belongs in another attempt"
-            yield f"{who}: {self.repeated} calls have numbers of earlier ones and are left out of the lineage: {why}"
+            said = f"rank {self.captured.rank}: {self.repeated} calls have numbers of earlier ones and are left out"
+            why = "their process was restarted and counts anew"
+            yield f"{said} of the lineage: {why}: give each start an attempt of its own: evidence(attempt=…)"
+
+    def notes(self) -> Iterator[str]:
+        """Yield of which other calls there is no lineage, and why."""
         if self.unnamed:
+            who = f"rank {self.captured.rank}"
             yield f"{who}: {self.unnamed} calls are left out of the lineage: their group is no name@ranks"
 
     def _call(self, line: Line) -> CapturedCall | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provstore.errors import ConfigError, InputError
@@ -14,6 +14,7 @@ from provstore.evidence.recording import classes, policy
 from provstore.graph.merge import merge
 from provstore.ingest import record_signals, sealing
 from provstore.ingest.capture_epochs import CapturedEpoch, CaptureRequest
+from provstore.ingest.capture_faults import Faults
 from provstore.ingest.capture_lineage import RankLineage
 from provstore.ingest.closed_runs import ClosedRunError, reading_only
 from provstore.ingest.dump_actions import dump_actions, finite_values, world_of
@@ -27,7 +28,7 @@ from provstore.journal import Journal
 from provstore.model import statuses
 from provstore.model.action import TraceContext
 from provstore.model.evidence import MODES
-from provstore.model.recording_report import EpochReport, RecordReport, SignalReport
+from provstore.model.recording_report import EpochReport, FaultReport, RecordReport, SignalReport
 from provstore.sources.capture_directory import Capture, CapturedRank, read_capture
 from provstore.sources.flight_recorder import ReadOptions
 
@@ -105,7 +106,9 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
         reasons = [*going.refused, *going.problems][:3]
         raise InputError("\n".join(reasons) or "record: nothing there can be used")
     told = (tuple(going.refused), tuple(going.problems), tuple(going.notes))
-    return RecordReport(tuple(going.epochs), *told, journal.position, tuple(going.signals), going.calls)
+    return RecordReport(
+        tuple(going.epochs), *told, journal.position, tuple(going.signals), going.calls, tuple(going.faults)
+    )
 
 
 @dataclass(slots=True)
@@ -121,6 +124,7 @@ class _Going:
     signals: list[SignalReport] = field(default_factory=list)
     calls: int = 0
     """Of which the lineage was put into the journal."""
+    faults: list[FaultReport] = field(default_factory=list)
     _outputs: dict[Scope, Output] = field(default_factory=dict)
     _chains: dict[str, RunChain] = field(default_factory=dict)
     _ledgers: dict[Scope, Ledger] = field(default_factory=dict)
@@ -152,18 +156,21 @@ class _Going:
                 begun[scope] = min(begun.get(scope, _begun(ranks)), _begun(ranks))
             journal = reading_only(self.journal, scope) if self._is_closed(scope) else self.journal
             lineage = {rank: RankLineage(journal, *scope, captured) for rank, captured in ranks.items()}
+            faults = Faults(*scope)
             for at, epoch in enumerate(epochs):
                 writer = EpochWriter(self._output(scope), epoch)
                 asked = CaptureRequest(self.request.mode_floor, self.request.epoch, self.request.trace_id)
-                reader = CapturedEpoch(found, ranks, epoch, writer, asked, lineage)
+                reader = CapturedEpoch(found, ranks, epoch, writer, asked, lineage, faults)
                 facts = reader.read()
                 if (document := reader.policy_document()) is not None:
                     writer.demand(document)
-                self._close(writer, facts, reader.ended_ns)
+                self._close(writer, facts, reader.ended_ns, reader.open_ranks())
                 self._tell(at + 1, len(epochs))
             for one in lineage.values():
                 self.calls += one.written
+                self.problems += [f"{found.directory}: {text}" for text in one.problems()]
                 self.notes += [f"{found.directory}: {text}" for text in one.notes()]
+            self.faults += faults.reports()
         # Files of one directory need no folder before their names.
         where = f"{found.directory}: " if self.places.are_several else ""
         taken = record_signals.take_in(found.directory, begun, self._output)
@@ -231,9 +238,11 @@ class _Going:
         writer.demand(document)
         self._close(writer, facts, None)
 
-    def _close(self, writer: EpochWriter, facts: EpochFacts, ended_ns: int | None) -> None:
+    def _close(
+        self, writer: EpochWriter, facts: EpochFacts, ended_ns: int | None, open_ranks: tuple[int, ...] = ()
+    ) -> None:
         try:
-            self.epochs.append(writer.finish(facts, at_ns=ended_ns))
+            self.epochs.append(replace(writer.finish(facts, at_ns=ended_ns), open_ranks=open_ranks))
         except ClosedRunError:
             raise
         except InputError as error:

@@ -29,6 +29,8 @@ class EpochReport:
     other_content: int = 0
     """Of these, how many were recorded with other content then: what was recorded stays."""
     closed: bool = True
+    open_ranks: tuple[int, ...] = ()
+    """On which it never ended: their processes were killed, failed, or run still."""
     ranks: int = 0
     missing_ranks: tuple[int, ...] = ()
     world_size: int | None = None
@@ -69,6 +71,20 @@ class SignalReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultReport:
+    """A fault of the recorder itself, which never reached training: what it was about was not recorded."""
+
+    run: str
+    attempt: int
+    where: str
+    """Part of the recorder, or of the job, that failed."""
+    error: str
+    count: int
+    """How often on all ranks together, as far as it was told: the first five each, then at powers of two."""
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RecordReport:
     """What one ``record`` did."""
 
@@ -84,6 +100,13 @@ class RecordReport:
     """What was seen beside the job, where somebody watched it."""
     lineage: int = 0
     """Calls of which the lineage was written now."""
+    faults: tuple[FaultReport, ...] = ()
+    """Most frequent first."""
+
+    @property
+    def left_out(self) -> int:
+        """Actions that were given with other content than what is recorded of them, which stays."""
+        return sum(one.other_content for one in self.epochs)
 
     @property
     def is_known(self) -> bool:
@@ -97,6 +120,7 @@ class RecordReport:
             "epochs": [{**asdict(one), "counts": {k: dict(v) for k, v in one.counts.items()}} for one in self.epochs],
             "signals": [{**asdict(one), "counts": dict(one.counts)} for one in self.signals],
             "lineage": self.lineage,
+            "faults": [{**asdict(one), "ranks": list(one.ranks)} for one in self.faults],
             "already_recorded": self.is_known,
             "refused": list(self.refused),
             "problems": list(self.problems),

@@ -250,8 +250,9 @@ def test_a_process_that_counts_anew_in_the_same_attempt_is_told_and_adds_no_othe
 
     report = recorded(tmp_path, folder)
 
-    (note,) = [text for text in report.notes if "lineage" in text]
-    assert "rank 0: 4 calls have numbers of earlier ones" in note
+    (problem,) = [text for text in report.problems if "lineage" in text]
+    assert "rank 0: 4 calls have numbers of earlier ones" in problem
+    assert "evidence(attempt=" in problem
     informed = lineage_facts(shown(tmp_path, memory.open()), BASE).relations_of("WAS_INFORMED_BY")
     assert informed == {(f"gloo/0@0-3/{later}", f"gloo/0@0-3/{earlier}") for earlier, later in pairwise(range(1, 5))}
 
