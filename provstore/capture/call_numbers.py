@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from provstore.capture.fail_open import tried
-from provstore.capture.torch_library import distributed_bindings, distributed_world, last_collective
+from provstore.capture.stream_order import HOST
+from provstore.capture.torch_library import distributed_bindings, last_collective
 
 if TYPE_CHECKING:
     from provstore.capture.collective_calls import LiveCall
@@ -15,10 +17,24 @@ if TYPE_CHECKING:
 GLOO = "gloo"
 
 
-def only_backend(torch: Any, group: Any) -> str:
-    """Return the backend of a group that has one only, else all of them joined by commas."""
-    config = str(distributed_world(torch).pg_backend_config.get(group, ""))
-    return ",".join(dict.fromkeys(part.rpartition(":")[2] for part in config.split(",")))
+def chosen_backend(config: str, wanted: Collection[str]) -> tuple[str, str | None] | None:
+    """Return the backend of a group whose calls can be numbered, and the kind of device that has it to itself.
+
+    Args:
+        config: What torch says of the group, such as ``cpu:gloo,cuda:nccl``.
+        wanted: Backends that can be numbered.
+
+    Returns:
+        (backend, ``None``) of a group with one; of several the wanted one, an accelerator's before the host's, each
+        of which counts for itself; ``None`` where none is wanted.
+    """
+    parts = [(backend, device) for device, _, backend in (part.rpartition(":") for part in config.split(","))]
+    found = [part for part in parts if part[0] in wanted]
+    if not found:
+        return None
+    if len({backend for backend, _ in parts}) == 1:
+        return found[0][0], None
+    return min(found, key=lambda part: part[1] == HOST)
 
 
 def give_numbers(call: LiveCall) -> bool:
@@ -40,12 +56,12 @@ def give_numbers(call: LiveCall) -> bool:
     return True
 
 
-def sends_and_receives_before(torch: Any, group: Any, name: str, backend: str) -> int | None:
+def sends_and_receives_before(torch: Any, group: Any, name: str, backend: str, device: Any) -> int | None:
     """Return how many sends and receives a group made before it is seen; ``None`` when nothing tells it.
 
     gloo's counter counts them, its recorder numbers without them: the difference is asked of the recorder.
     """
-    counter = last_collective(group)
+    counter = last_collective(group, device)
     if counter == 0 or backend != GLOO:
         return 0
     numbers = [number for number, _ in recorded_calls(torch, backend, name)]

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from provstore.capture import stream_order
 from provstore.capture.call_numbers import (
     GLOO,
+    chosen_backend,
     give_numbers,
-    only_backend,
     recorded_calls,
     sends_and_receives_before,
 )
 from provstore.capture.fail_open import tried
-from provstore.capture.torch_library import group_count, last_collective, live_groups
+from provstore.capture.torch_library import distributed_world, group_count, last_collective, live_groups
 from provstore.model import ids
 
 SEND, RECV = "SEND", "RECV"
@@ -41,7 +41,7 @@ class LiveGroup:
     name: str
     """As in the dumps."""
     backend: str
-    """Its only backend."""
+    """That of its calls."""
     ranks: tuple[int, ...]
     """Global ranks, in the group's own order."""
     description: str
@@ -53,6 +53,8 @@ class LiveGroup:
     """Whether the numbers of its calls are known to be those of the dumps."""
     under_way: dict[int, LiveCall] = field(default_factory=dict)
     """By the hook's number of a call."""
+    device: Any = None
+    """Of a group with several backends, the kind of device whose calls are seen."""
     _key: str | None = None
     _position: int = -1
 
@@ -65,7 +67,12 @@ class LiveGroup:
 
     def counter(self) -> int:
         """Return what the backend counted: gloo counts sends and receives too."""
-        return last_collective(self.reference())
+        return last_collective(self.reference(), self.device)
+
+    def is_elsewhere(self, call: LiveCall) -> bool:
+        """Return whether a call goes through another of several backends of the group."""
+        kind = None if self.device is None else self.device.type
+        return kind is not None and any(tensor.device.type != kind for tensor in (*call.inputs, *call.outputs))
 
     def own_position(self) -> int:
         """Return this rank's number in the group, −1 when the group is gone before anybody asked."""
@@ -169,7 +176,7 @@ class CallHooks:
             torch: The module.
             listener: Who is told.
             guard: Called as ``guard(action, *arguments)``: torch passes a hook's exception on to training.
-            backends: Groups with another backend, or several, are skipped.
+            backends: Groups without one of these are skipped; of several backends of a group one is seen.
             known: Backends that are known to count as their recorder does; of others it is asked at a group's first
                 call, and the group is skipped when it says something else.
         """
@@ -216,6 +223,8 @@ class CallHooks:
         """Take note of a call that is about to be issued; ``args`` are those of torch's hook."""
         self._look_for_unseen(group)
         call = _call(group, args)
+        if group.is_elsewhere(call):
+            return
         if call.is_async:
             call.versions = _versions(call.outputs)
         group.under_way[args.op_id] = call
@@ -226,8 +235,8 @@ class CallHooks:
         if group_count(self._torch) != len(self._numbers):
             self.attach()
         call = group.under_way.pop(args.op_id, None)
-        if call is None:
-            return
+        if call is None or (group.device is not None and group.counter() == call.counted_before):
+            return  # it went through another backend of the group
         if not give_numbers(call):
             self._guard(self._listener.lost, call, f"{call.name}: {group.backend} counts it as another number of calls")
             return
@@ -251,11 +260,14 @@ class CallHooks:
         """Put the hooks on one group, if the numbers of its calls can be told."""
         number = next(_hook_numbers)
         self._numbers[group] = number
-        backend = only_backend(self._torch, group)
-        if backend not in self._backends:
-            self._skip(name, f"not on {' or '.join(sorted(self._backends))} alone: the numbers of its calls")
+        config = str(distributed_world(self._torch).pg_backend_config.get(group, ""))
+        chosen = chosen_backend(config, self._backends)
+        if chosen is None:
+            self._skip(name, f"not on {' or '.join(sorted(self._backends))}: the numbers of its calls")
             return
-        before, _ = tried(sends_and_receives_before, self._torch, group, name, backend)
+        backend, kind = chosen
+        device = None if kind is None else self._torch.device(kind)
+        before, _ = tried(sends_and_receives_before, self._torch, group, name, backend, device)
         if before is None:
             self._skip(name, "was used before it was recorded: the numbers of its calls")
             return
@@ -266,9 +278,12 @@ class CallHooks:
             str(getattr(group, "group_desc", "")),
             weakref.ref(group),
             before,
-            last_collective(group),
+            last_collective(group, device),
             backend in self._known,
+            device=device,
         )
+        if kind is not None:
+            self._guard(self._listener.skipped, f"{name} ({config})", f"calls that are not on {kind} are not recorded")
         self._groups[group] = live
         if self.has_hooks:
             group.register_pre_hook(number, lambda args: self._guard(self.before, live, args))

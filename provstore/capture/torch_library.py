@@ -66,10 +66,15 @@ def distributed_world(torch: Any) -> Any:
     return torch.distributed.distributed_c10d._world  # noqa: SLF001  torch has no public name for it
 
 
-def last_collective(group: Any) -> int:
+def last_collective(group: Any, device: Any = None) -> int:
     """Return the number of the group's last collective: ``collective_seq_id`` in the dumps.
+
+    Args:
+        group: The process group.
+        device: Of a group with several backends, the kind of device whose backend is meant.
 
     Raises:
         RuntimeError: Its backend does not count.
     """
-    return int(group._get_sequence_number_for_group())  # noqa: SLF001  torch has no public name for it
+    counts = group if device is None else group._get_backend(device)  # noqa: SLF001  torch has no public name for it
+    return int(counts._get_sequence_number_for_group())  # noqa: SLF001  nor for this
