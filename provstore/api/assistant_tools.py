@@ -65,11 +65,21 @@ def trace_tensor(given: Mapping[str, Any], place: Place) -> Page:
 
 def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
     """Return the actions that a finding names, with score and reason; what they may have spoilt is only counted."""
+    from provstore.api.escalations import earliest
     from provstore.api.suspecting import suspected
+    from provstore.ingest import recording
 
+    epoch = given["epoch"]
     with Journal.open(_directory(place), writable=False) as journal:
         run, attempt = _scope(journal, given["run"], given["attempt"])
-        found = suspected(journal, run, attempt, given["epoch"])
+        found = suspected(journal, run, attempt, epoch)
+        parts = [one for one in recording.stored_bundles(journal, run, attempt) if epoch in {None, one.epoch}]
+        opened = {name for part in parts for name in part.record["escalations"]}
+        escalation = earliest(
+            one
+            for one in recording.escalations(journal, run, attempt)
+            if epoch is None or f"{one['source']}/esc-{one['number']}" in opened
+        )
     least, rank = given["min_score"], given["rank"]
     rows = [
         one.to_dict() for one in found.suspicious if one.score >= least and (rank is None or one.action.rank == rank)
@@ -78,6 +88,7 @@ def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
     tail = {
         "total": len(rows),
         "affected": len(found.affected),
+        "earliest_escalation": escalation,
         "undecided": undecided,
         "coverage": dict(found.coverage),
     }
@@ -167,7 +178,7 @@ TOOLS = (
         "What a tensor may have come from (ancestors) or have influenced (descendants), on all ranks; nearest first.",
         {
             "entity_id": Argument(
-                "string", "Target such as tensor:2:3:out, r2:seq3, sha256:… or an id.", is_needed=True
+                "string", "Target such as tensor:2:3:out, tensor.grad/2/30/0.weight, r2:seq3 or an id.", is_needed=True
             ),
             "run": _RUN,
             "attempt": _ATTEMPT,
@@ -183,7 +194,8 @@ TOOLS = (
     Tool(
         "list_suspicious_actions",
         "Actions that a finding names: origin of a NaN, disagreeing replica, rank whose parameters are no longer those "
-        "of its replicas, outlier, re-execution mismatch. An action is never listed for having been recorded in full.",
+        "of its replicas, outlier, re-execution mismatch. An action is never listed for having been recorded in full; "
+        "earliest_escalation tells where to begin to look.",
         {
             "run": _RUN,
             "attempt": _ATTEMPT,

@@ -24,6 +24,36 @@ def escalations_in_short(records: Iterable[Mapping[str, Any]]) -> list[dict[str,
     return [_in_short(source, number, states) for (source, number), states in told.items()]
 
 
+def earliest(records: Iterable[Mapping[str, Any]]) -> dict[str, object] | None:
+    """Return what opened the earliest escalation, and on which ranks in that step: where to look, which accuses nobody.
+
+    Args:
+        records: Records of escalations; those that name no step come last. Clocks of hosts are not compared.
+    """
+    known = list(records)
+    if not known:
+        return None
+    first = min(known, key=_beginning)
+    alike = [one for one in known if all(one.get(name) == first.get(name) for name in ("trigger", "opened_step"))]
+    return {
+        "id": f"{first['source']}/esc-{first['number']}",
+        "source": first["source"],
+        "trigger": first.get("trigger"),
+        "scope": first.get("scope"),
+        "opened_step": first.get("opened_step"),
+        "value": _number(first.get("value")),
+        "threshold": _number(first.get("threshold")),
+        "ranks": sorted({one["rank"] for one in alike if one.get("rank") is not None}),
+        "reason": first.get("reason"),
+        "meaning": "where to begin to look; a trigger that fired first accuses nobody",
+    }
+
+
+def _beginning(said: Mapping[str, Any]) -> tuple[float, str, int]:
+    step = said.get("opened_step")
+    return (math.inf if step is None else step, said["source"], said["number"])
+
+
 def _in_short(source: str, number: int, states: list[Mapping[str, Any]]) -> dict[str, object]:
     latest = max(states, key=lambda one: _STATES.index(one["event"]))
     extended: dict[int | None, int] = {}
