@@ -112,6 +112,8 @@ class LiveCall:
     """The listener says: what it gave stays as it is until the backward pass ends."""
     is_from_python: bool = False
     """The listener says: a method of ``ProcessGroup`` in Python makes it."""
+    is_in_backward: bool = False
+    """It was issued by a thread of autograd, within a backward pass."""
     memo: Any = None
     """The listener's own."""
     versions: tuple[int, ...] | None = None
@@ -227,6 +229,7 @@ class CallHooks:
             return
         if call.is_async:
             call.versions = _versions(call.outputs)
+            call.is_in_backward = stream_order.is_in_backward(self._torch)
         group.under_way[args.op_id] = call
         self._listener.before(call)
 

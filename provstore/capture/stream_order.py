@@ -84,6 +84,12 @@ def at_end_of_backward(torch: Any, action: Callable[[], object]) -> bool:
     return fault is None
 
 
+def is_in_backward(torch: Any) -> bool:
+    """Return whether this thread is within a backward pass; where torch does not tell, it is not known to be."""
+    found, _ = tried(torch._C._current_graph_task_id)  # noqa: SLF001  torch has no public name for it
+    return found is not None and found >= 0
+
+
 def is_capturing(torch: Any, tensors: Sequence[Any]) -> bool:
     """Return whether what is launched now on the device of some tensors becomes part of a graph."""
     found = [tensor.device for tensor in tensors if tensor.device.type != HOST]

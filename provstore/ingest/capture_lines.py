@@ -20,6 +20,7 @@ from provstore.model.evidence import MODES
 from provstore.model.recording import (
     CAPTURE_FAULT,
     CLASSES,
+    NO_FILE_ACCESS,
     NO_TENSOR_ACCESS,
     SHORTFALLS,
     UNKNOWN,
@@ -131,6 +132,7 @@ def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None,
     digest = digest_or_none(said, "state_digest")
     there = _FULL if _has_files(said.get("files")) else MODES[1] if digest else MODES[0]
     mode = min(there, wanted.mode, key=MODES.index)
+    why = NO_FILE_ACCESS if said.get("shortfall") == [NO_FILE_ACCESS] else NO_TENSOR_ACCESS
     return {
         "action_id": f"{op}/{rank}/{_step(step)}/{ids.component(uri)}",
         "op": op,
@@ -142,7 +144,7 @@ def checkpoint(said: Mapping[str, Any], rank: int, epoch: int, step: int | None,
         "mode": mode,
         "policy_mode": wanted.mode,
         "policy_reason": wanted.reason,
-        "shortfall": () if mode == wanted.mode else (NO_TENSOR_ACCESS,),
+        "shortfall": () if mode == wanted.mode else (why,),
         "digest_out": digest,
         "escalations": texts(said, "escalations") or (),
         "name": uri,

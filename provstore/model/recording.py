@@ -30,6 +30,7 @@ NO_TENSOR_ACCESS, BYTE_BUDGET, TIME_BUDGET, CLONE_BUDGET, DISK_RESERVE, UNSUPPOR
     "unsupported-dtype",
     "capture-fault",
 )
+NO_FILE_ACCESS = "no-file-access"
 SHORTFALLS = (
     NO_TENSOR_ACCESS,
     BYTE_BUDGET,
@@ -38,6 +39,7 @@ SHORTFALLS = (
     DISK_RESERVE,
     UNSUPPORTED_DTYPE,
     CAPTURE_FAULT,
+    NO_FILE_ACCESS,
 )
 """Why less was stored than the policy demands."""
 

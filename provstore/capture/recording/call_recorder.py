@@ -98,7 +98,7 @@ class CallRecorder:
             recorded.carries = self._carriers.carried(call)
             # No method of Python is under way: the reducer of DDP, which holds its buckets, issues the call.
             call.is_kept = bool(recorded.carries) and recorded.reduce_op is None and self._carriers.is_of_ddp(call)
-            if recorded.carries and recorded.reduce_op is None:
+            if recorded.reduce_op is None and (recorded.carries or self._is_of_reducer(call)):
                 recorded.reduce_op = _DDP_REDUCES_BY
             if self._taint.is_active:
                 length = self._guard.run("taint", self._taint.length, call.inputs, recorded.carries)
@@ -194,6 +194,12 @@ class CallRecorder:
             call.memo.content.shortfall.add(CAPTURE_FAULT)
         found: Recorded = call.memo
         return found
+
+    def _is_of_reducer(self, call: LiveCall) -> bool:
+        """Return whether nobody but the reducer of DDP can have issued a call: a bucket, within a backward pass."""
+        if not (call.may_be_of_reducer and call.is_in_backward and self._carriers.is_of_ddp(call)):
+            return False
+        return self._carriers.has_ready and len(call.inputs) == 1 and call.inputs[0].dim() == 1
 
     def _take_inputs(self, call: LiveCall, recorded: Recorded) -> None:
         group, content = names.group_key(call), recorded.content

@@ -46,6 +46,11 @@ class Carriers:
         if storage is not None:
             self._by_storage.setdefault(storage, []).append(key)
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether gradients are ready that no call has carried."""
+        return bool(self._ready)
+
     def carried(self, call: LiveCall) -> list[str]:
         """Return the names of the gradients that a call, about to be issued, carries; each is carried once."""
         for buckets in self._meant(call):

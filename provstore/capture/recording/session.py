@@ -36,7 +36,7 @@ from provstore.capture.recording.worker import Worker
 from provstore.evidence import whole_files
 from provstore.model.action import TraceContext
 from provstore.model.canonical import tag_double
-from provstore.model.recording import FULL, Escalation
+from provstore.model.recording import FULL, NO_FILE_ACCESS, Escalation
 
 AUTO_EPOCH_STEPS = 1000
 _CLOSE_SECONDS = 30.0
@@ -205,6 +205,7 @@ class Session:
             raise ValueError(f"checkpoint: action: {action!r} is neither save nor load")
         self.guard.run("rng at checkpoint", self.rng, "checkpoint")
         local = [Path(uri)] if not files and "://" not in uri and Path(uri).exists() else list(files)
+        facts = self.guard.run("files of a checkpoint", job_header.file_facts, local) or None
         self._put(
             {
                 "t": "checkpoint",
@@ -213,7 +214,9 @@ class Session:
                 "at_ns": time.time_ns(),
                 "uri": job_header.without_userinfo(uri),
                 "state_digest": self.guard.run("state digest", state_digest, self._torch, state),
-                "files": self.guard.run("files of a checkpoint", job_header.file_facts, local) or None,
+                "files": facts,
+                # Elsewhere, or not there yet; what could not be read although it is there is a fault of its own.
+                "shortfall": [NO_FILE_ACCESS] if facts is None and not local else None,
                 "action": action,
                 **self._demanded(f"checkpoint.{action}"),
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,27 @@ def test_non_finite_values_are_counted_on_the_rank_that_puts_them_in_and_on_all_
 
 
 def test_outputs_that_could_not_be_read_are_counted_and_named(watched: Any) -> None:
+    """An asynchronous reduce_scatter_tensor of gloo has no future that would tell when it is done."""
     for text in watched.texts:
-        assert "out of REDUCE_SCATTER: gloo makes one call of each of its inputs: 2" in text
+        assert "out of REDUCE_SCATTER_BASE: gloo does not tell when it is done: 1" in text
+
+
+def test_the_output_of_a_reduce_scatter_of_a_list_is_read(watched: Any) -> None:
+    entries = pickle.loads((watched.out / "fr_gloo_rank_0").read_bytes())["entries"]
+    # gloo makes a call of each of the two inputs, and its recorder names them as all_reduce.
+    (first,) = [
+        one["collective_seq_id"]
+        for one, after in pairwise(entries)
+        if (one["input_sizes"], after["input_sizes"]) == ([[2]], [[2]])
+        and {one["profiling_name"], after["profiling_name"]} == {"gloo:all_reduce"}
+    ]
+
+    out = {
+        line["seq"]: line["finite"] for line in lines(watched.out, 0) if (line["group"], line["side"]) == ("0", "out")
+    }
+
+    assert out[first] is True
+    assert "REDUCE_SCATTER:" not in watched.texts[0]
 
 
 def test_outputs_of_a_call_without_a_future_are_read_when_whoever_issued_it_waits_for_it(watched: Any) -> None:

@@ -51,6 +51,7 @@ with provstore.capture.watch(out, seconds=60) if is_watched else contextlib.null
     dist.scatter(torch.ones(2), [torch.ones(2)] * ranks if rank == 0 else None, 0)
     dist.all_to_all_single(torch.ones(ranks), torch.ones(ranks))
     dist.reduce_scatter(torch.empty(2), [torch.ones(2)] * ranks)
+    dist.reduce_scatter_tensor(torch.empty(3), torch.ones(3 * ranks), async_op=True).wait()
     gathered = [torch.empty(3) for _ in range(ranks)]
     dist.all_gather(gathered, poisoned, group=late)
     dist.reduce_scatter_tensor(torch.empty(2), torch.ones(2 * ranks))
