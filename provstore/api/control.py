@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from provstore import config
-from provstore.errors import ConfigError, SafeModeError, StoreError
+from provstore.errors import ConfigError, InputError, SafeModeError, StoreError
 from provstore.evidence.recording import orders
 from provstore.evidence.recording.orders import Order
+from provstore.ingest.running_job import why_without_effect
 from provstore.ingest.watch_spool import Notes, said_of_closed
 from provstore.journal import Journal, control
 from provstore.model.signals import CLOSED, ORDER
@@ -118,13 +119,16 @@ def escalate(directory: Path, scope: str, reason: str, steps: int | None = None)
 
     Raises:
         ConfigError: No such scope, or no reason.
-        InputError: There is no such directory.
+        InputError: There is no such directory; or its files tell that the order could take no effect, because there is
+            no such rank, group or host, or because the job has ended.
         StoreError: It could not be made durable, or not be noted beside the capture.
     """
     if not _SCOPE.fullmatch(scope):
         raise ConfigError(f"{scope}: --scope: not rank:R, group:NAME, host:NAME, epoch or run")
     if not reason.strip():
         raise ConfigError("escalate: --reason: say why; it stands in the record")
+    if (why := why_without_effect(directory, scope)) is not None:
+        raise InputError(f"{directory}: --scope {scope}: {why}")
     order = Order(
         0, "manual", scope, "P1", 0, reason.strip(), f"{_user()}@{socket.gethostname()}", time.time_ns(), steps
     )

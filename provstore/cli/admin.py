@@ -66,7 +66,8 @@ def safe_mode(
     """Forbid writing, running and contacting; allow it again.
 
     Status shows which. It holds for every later command of every process and host on this store, and stands in the
-    journal; listing, showing, verifying, diagnosing, diff and recording inside jobs go on. Exit code: 0 done, 2 usage,
+    journal; listing, showing, verifying, diagnosing, diff and recording inside jobs go on, and no deeper recording is
+    ordered. Exit code: 0 done, 2 usage,
     7 there is no journal.
     """
     from provstore.api import control
@@ -102,14 +103,18 @@ def escalate(
     """Have a running job record a scope in full.
 
     All ranks begin at one step, two after the latest that is recorded. An order for a scope that has one makes it last
-    longer. Exit code: 0 ordered, 2 no such directory, 7 it cannot be written.
+    longer, and both reasons are kept. Exit code: 0 ordered, 2 no such directory, rank, group or host, or the job has
+    ended, 6 safe mode, 7 it cannot be written.
     """
     from provstore.api import control
 
+    control.require_allowed("admin escalate", settings.store, settings.journal)
     order = control.escalate(_given(directory), scope, reason, steps)
 
     def draw(console: Console) -> None:
         length = f"for {counted(steps, 'step')}" if steps is not None else "until provstore admin deescalate"
+        if order.earlier_reasons:
+            length += f"; before, for: {'; '.join(order.earlier_reasons)}"
         said = f"{order.name}: {order.scope} is recorded in full from step {order.from_step}, {length}"
         print_lines(console, (Line(text) for text in folded(said, console.width, "", "  ")))
 
@@ -124,7 +129,7 @@ def deescalate(
     ] = None,
     directory: Annotated[Path | None, _DIRECTORY] = None,
 ) -> None:
-    """End what escalate ordered.
+    """End what escalate ordered; in safe mode too.
 
     Exit code: 0 done, 2 no such directory, or nothing is ordered for that scope, 7 it cannot be written.
     """

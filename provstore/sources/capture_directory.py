@@ -122,6 +122,12 @@ def recognises(head: bytes, name: str) -> bool:
     return _FILE.fullmatch(name) is not None and head.startswith(b"{")
 
 
+def rank_and_restart(name: str) -> tuple[int, int] | None:
+    """Return whose file this is and how often its process had been restarted; ``None`` for another file."""
+    found = _FILE.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2] or 0))
+
+
 def is_capture(path: Path) -> bool:
     """Return whether a path is a capture directory, or a file of one."""
     if path.is_dir():

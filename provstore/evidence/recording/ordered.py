@@ -20,15 +20,17 @@ class Ordered:
         self._orders: dict[int, Order] = {}
         self._over: set[int] = set()
         self.open: dict[int, Escalation] = {}
-        """Number of the order → the escalation."""
+        """Number of the order → the escalation, with the reason of its beginning."""
+        self._told: dict[int, int] = {}
+        """Number of the order → how many of its reasons were told."""
 
     def take(self, orders: Iterable[Order]) -> None:
         """Take in what the control file says now; an order that is no longer in it stays as it was."""
         self._orders.update((one.number, one) for one in orders)
 
     def step(self, step: int, at_ns: int) -> list[Escalation]:
-        """Return what opens or closes at this step."""
-        news = []
+        """Return what opens, is made to last longer, or closes at this step."""
+        news: list[Escalation] = []
         for number, order in self._orders.items():
             current = self.open.get(number)
             reason = _end(order, step)
@@ -37,7 +39,17 @@ class Ordered:
                 news.append(self.open[number])
             elif current is not None and reason is not None:
                 news.append(self._closed(number, step, at_ns, reason))
+            news += self._extensions(order)
         return news
+
+    def _extensions(self, order: Order) -> list[Escalation]:
+        """Return a state with its own reason for each time an open one was made to last longer."""
+        one, told = self.open.get(order.number), self._told.get(order.number, 1)
+        if one is None or len(order.reasons) <= told:
+            return []
+        self._told[order.number] = len(order.reasons)
+        self.open[order.number] = one = replace(one, evidence=(*one.evidence, f"extended-by:{order.trigger}"))
+        return [replace(one, reason=text, event="extended") for text in order.reasons[told:]]
 
     def end_epoch(self, step: int, at_ns: int) -> list[Escalation]:
         """End the orders for one epoch; they do not open again in the next."""
@@ -63,5 +75,5 @@ def _end(order: Order, step: int) -> str | None:
 def _opened(order: Order, step: int, at_ns: int) -> Escalation:
     return Escalation(
         order.number, order.trigger, order.source, order.scope, order.rule, at_ns, step, order.value, order.threshold,
-        reason=order.reason,
+        reason=order.reasons[0],
     )  # fmt: skip

@@ -26,6 +26,9 @@ MAX_BYTES = 1 << 20
 STEPS_AHEAD = 2
 """An order takes effect so many steps after the latest that any rank has recorded, on all ranks alike."""
 
+MOST_REASONS = 16
+"""Of one order: a source that goes on reporting fills no file; the first ones and the latest are kept."""
+
 Answer = TypeVar("Answer")
 
 _TAIL_BYTES = 1 << 18
@@ -52,6 +55,13 @@ class Order:
     is_closed: bool = False
     value: float | None = None
     threshold: float | None = None
+    earlier_reasons: tuple[str, ...] = ()
+    """What was given before ``reason``, oldest first, where it was made to last longer."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it was ordered, and then each time why it was made to last longer."""
+        return (*self.earlier_reasons, self.reason)
 
     @property
     def name(self) -> str:
@@ -99,7 +109,9 @@ def give(directory: Path, order: Order) -> Order:
         now = latest_step(directory)
         same = next((one for one in known if _is_same(one, order) and not _is_over(one, now)), None)
         if same is not None:
-            longer = replace(same, steps=_extended(same, order, now), reason=order.reason)
+            longer = replace(
+                same, steps=_extended(same, order, now), reason=order.reason, earlier_reasons=_kept(same, order)
+            )
             return [longer if one is same else one for one in known], longer
         number = max((one.number for one in known), default=-1) + 1
         fresh = replace(order, number=number, from_step=(now + STEPS_AHEAD) if now is not None else 0)
@@ -148,6 +160,12 @@ def _extended(one: Order, other: Order, now: int | None) -> int | None:
         return None
     begun = max(one.from_step, (now + STEPS_AHEAD) if now is not None else 0)
     return max(one.from_step + one.steps, begun + other.steps) - one.from_step
+
+
+def _kept(one: Order, other: Order) -> tuple[str, ...]:
+    """Return the reasons before that of ``other``."""
+    known = one.reasons if other.reason != one.reason else one.earlier_reasons
+    return known[: MOST_REASONS - 1]
 
 
 def _last_step(path: Path) -> int | None:
@@ -218,4 +236,7 @@ def _order(said: Any) -> Order:
     figures = {name: said.get(name) for name in ("value", "threshold")}
     if not all(figure is None or type(figure) in (int, float) for figure in figures.values()):
         raise ValueError("escalations: a value or threshold is no number")
-    return Order(**texts, **numbers, steps=steps, is_closed=closed, **figures)
+    earlier = said.get("earlier_reasons", [])
+    if not isinstance(earlier, list) or len(earlier) >= MOST_REASONS or not all(type(one) is str for one in earlier):
+        raise ValueError("escalations: earlier_reasons: no list of at most 15 texts")
+    return Order(**texts, **numbers, steps=steps, is_closed=closed, **figures, earlier_reasons=tuple(earlier))

@@ -60,3 +60,74 @@ def test_a_directory_that_is_missing_or_not_given_is_named(command, home, tmp_pa
     assert (answer.code, "gone: capture directory: no such directory" in answer.err) == (2, True)
     answer = command("admin", "deescalate")
     assert (answer.code, "PROVSTORE_CAPTURE_DIRECTORY" in answer.err) == (2, True)
+
+
+def rank(directory, number, *more, world=2, groups=(), host="node-a", restart=""):
+    header = {"t": "header", "schema": "provstore-capture/1", "rank": number, "world_size": world, "host": host,
+              "groups": [{"name": "0", "desc": "default_pg", "group": "0@0-1"}, *groups]}  # fmt: skip
+    lines = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (header, *more))
+    (directory / f"capture-rank{number}{restart}.jsonl").write_text(lines)
+
+
+END, STEP = {"t": "end", "epoch": 0}, {"t": "step", "step": 3}
+
+
+def given(command, directory, scope, **more):
+    return command("admin", "escalate", "--scope", scope, "--reason", "y", "--directory", directory, *more)
+
+
+@pytest.mark.parametrize(
+    ("scope", "why"),
+    [
+        ("rank:2", "there is no rank 2: the job has ranks 0-1"),
+        ("host:node-c", "there is no host node-c: the ranks are on node-a, node-b"),
+        ("group:tp", "no rank has told of a group tp so far: known are 0, 0@0-1, 1, 1@0-1, default_pg, dp"),
+    ],
+)
+def test_what_the_job_does_not_have_is_refused_with_what_it_has(command, home, tmp_path, scope, why):
+    rank(tmp_path, 0, STEP)
+    rank(tmp_path, 1, {"t": "group", "name": "1", "desc": "dp", "group": "1@0-1"}, host="node-b")
+    answer = given(command, tmp_path, scope)
+    assert (answer.code, answer.out) == (2, "")
+    assert why in " ".join(answer.err.split())
+    assert not (tmp_path / orders.FILE).exists()
+    for known in ("rank:1", "host:node-b", "group:dp", "group:default_pg", "run"):
+        assert given(command, tmp_path, known).code == 0
+
+
+def test_a_job_of_which_every_rank_has_ended_takes_no_order_and_one_that_was_restarted_does(command, home, tmp_path):
+    rank(tmp_path, 0, STEP, END)
+    rank(tmp_path, 1, STEP)
+    assert given(command, tmp_path, "run").code == 0
+    rank(tmp_path, 1, STEP, END)
+    answer = given(command, tmp_path, "run")
+    assert (answer.code, "the job has ended" in answer.err) == (2, True)
+    rank(tmp_path, 1, restart=".1")
+    assert given(command, tmp_path, "run").code == 0
+
+
+def test_where_a_rank_has_told_nothing_yet_only_its_number_is_judged(command, home, tmp_path):
+    rank(tmp_path, 0, END, world=2)
+    assert given(command, tmp_path, "host:node-z").code == 0
+    assert given(command, tmp_path, "group:late").code == 0
+    assert given(command, tmp_path, "rank:7").code == 2
+
+
+def test_safe_mode_refuses_an_order_and_not_the_end_of_one(command, home, capture):
+    journal = home / "journal"
+    journal.mkdir(parents=True)
+    ordered = ("admin", "escalate", "--scope", "run", "--reason", "y", "--directory", capture, "--journal", journal)
+    assert command(*ordered).code == 0
+    assert command("admin", "safe-mode", "on", "--reason", "copying", "--journal", journal).code == 0
+    answer = command(*ordered)
+    assert (answer.code, "admin escalate: refused by safe mode" in " ".join(answer.err.split())) == (6, True)
+    assert command("admin", "deescalate", "--directory", capture, "--journal", journal).code == 0
+
+
+def test_the_reasons_of_an_order_and_of_its_extension_are_both_kept(command, home, capture):
+    ordered = ("admin", "escalate", "--scope", "run", "--directory", capture, "--steps", "9", "--reason")
+    command(*ordered, "loss looks odd")
+    answer = command(*ordered, "host was replaced")
+    assert "before, for: loss looks odd" in " ".join(answer.out.split())
+    (only,) = orders.read(capture)
+    assert only.reasons == ("loss looks odd", "host was replaced")

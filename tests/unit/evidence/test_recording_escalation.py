@@ -483,3 +483,11 @@ def test_escalations_open_once_close_once_and_never_nest(acts):
         else:
             assert open_scopes[one.scope] == one.number
     assert open_scopes == {}
+
+
+def test_an_order_that_is_made_to_last_longer_says_each_reason_in_a_state_of_its_own() -> None:
+    early = obeyed({3: [order(steps=20, reason="b", earlier_reasons=("a",))]})
+    late = obeyed({3: [order(reason="a")], 12: [order(steps=20, reason="b", earlier_reasons=("a",))]})
+    for news in (early, late):
+        assert [(one.event, one.reason) for one in news] == [("opened", "a"), ("extended", "b"), ("closed", "a")]
+        assert news[2].evidence == ("extended-by:manual",)

@@ -95,3 +95,10 @@ def test_a_directory_that_is_not_there_or_takes_no_file_is_named(tmp_path: Path)
     (tmp_path / "control.lock").mkdir()
     with pytest.raises(StoreError, match="nothing was changed"):
         orders.give(tmp_path, manual())
+
+
+def test_every_reason_is_kept_up_to_sixteen_and_the_latest_is_one_of_them(tmp_path: Path) -> None:
+    for text in ("a", "b", "b", *map(str, range(30))):
+        orders.give(tmp_path, manual(reason=text))
+    (only,) = orders.read(tmp_path)
+    assert only.reasons == ("a", "b", *map(str, range(13)), "29")
