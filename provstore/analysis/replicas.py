@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from provstore.analysis.rank_lists import ranks_text
-from provstore.model.finding import Undecided
+from provstore.model.finding import Evidence, Undecided
 
 PARAMETERS, STATE = "parameters", "parameters or other state in a checkpoint"
 _NEXT = "run it again from the checkpoint before and compare: provstore replay --against"
@@ -57,6 +57,11 @@ class Drift:
         """Return whether a call of this epoch and step came after what was equal last."""
         since = min(self.place[:2], (self.last_equal[0], self.last_equal[1] + 1))
         return step is not None and (self.place[0] if epoch is None else epoch, step) >= since
+
+    def evidence(self, rank: int) -> tuple[Evidence, ...]:
+        """Return the stored tables that say so."""
+        name = "anchors" if self.is_sure else "checkpoints"
+        return tuple(Evidence(name, ref, rank) for ref in self.refs)
 
     def text(self, rank: int) -> str:
         """Return in words how one rank differs."""

@@ -14,7 +14,7 @@ from statistics import median
 
 from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.replicas import Drift
-from provstore.model.action import Action
+from provstore.model.action import ACTIVATION, GRADIENT, Action
 from provstore.model.finding import Culprit, Evidence, Finding, GroupName, Undecided
 from provstore.model.suspicion import Suspicion, SuspiciousAction
 
@@ -133,15 +133,23 @@ class _Run:
 
 def _origins(run: _Run, losses: Losses, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield the actions into which a rank put values that are not finite while all that reached it was finite."""
-    first = {rank: next((one for one in rows if _is_spoilt(one)), None) for rank, rows in run.ranks.items()}
+    # Activations may hold infinities on purpose, as masks do: what follows from them tells.
+    first = {
+        rank: next((one for one in rows if _is_spoilt(one) and one.op != ACTIVATION), None)
+        for rank, rows in run.ranks.items()
+    }
     found = []
     for rank, one in first.items():
-        if one is None or one.finite_in is not False:
+        # A gradient takes in nothing that is recorded with it: it is its rank's computing.
+        is_own = one is not None and one.op == GRADIENT
+        if one is None or (one.finite_in is not False and not is_own):
             continue
         before = run.ranks[rank][: run.ranks[rank].index(one)]
         surety = _surety(before)
         if surety is not None:
-            text = f"rank {rank}: puts values that are not finite into {_words(one)}; all it had before was finite"
+            verb = f"computes values that are not finite in {one.name or 'a tensor'}, " if is_own else ""
+            verb += f"{_words(one)}" if is_own else f"puts values that are not finite into {_words(one)}"
+            text = f"rank {rank}: {verb}; all it had before was finite"
             found.append(_named(run, one, ORIGIN, text, is_sure=surety))
     if not found:
         found = [_named(run, one, ORIGIN, text, is_sure=False) for one, text in _of_losses(run, losses)]
@@ -153,6 +161,13 @@ def _origins(run: _Run, losses: Losses, undecided: list[Undecided]) -> Iterable[
         )
         step = "record the flags of every call: raise the time limit"
         undecided.append(Undecided("no_values", what, step, tuple(spoilt)))
+    masks = sorted({one.rank for one in run.actions if one.op == ACTIVATION and _is_spoilt(one)})
+    if masks and not spoilt:
+        what = (
+            f"ranks {ranks_text(masks)}: activations hold values that are not finite, and no gradient or call that is "
+            "recorded after them does: they may be meant so"
+        )
+        undecided.append(Undecided("no_values", what, "look at these activations: provstore trace", tuple(masks)))
     yield from found
 
 
@@ -254,7 +269,7 @@ def _drifted(
                 undecided.append(Undecided("no_calls", text, "no call of this rank is recorded there", (rank,)))
                 continue
             summary = f"{text}; {_words(one)} is its first call since"
-            yield _named(run, one, DRIFT, summary, is_sure=drift.is_sure, refs=drift.refs)
+            yield _named(run, one, DRIFT, summary, is_sure=drift.is_sure, evidence=drift.evidence(rank))
 
 
 def _outliers(run: _Run, sizes_of: SizesOf | None, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
@@ -341,7 +356,7 @@ def _named(
     *,
     is_sure: bool = True,
     distance: float | None = None,
-    refs: Sequence[str] = (),
+    evidence: Sequence[Evidence] = (),
 ) -> SuspiciousAction:
     key = hashlib.sha256(f"{code}\0{action.action_id}".encode()).hexdigest()[:16]
     victims = {run.by_id[name].rank for name in run.after((action.action_id,))} - {action.rank}
@@ -357,7 +372,7 @@ def _named(
         group=group,
         op=action.op,
         seq=action.seq,
-        evidence=tuple(Evidence("", ref, action.rank) for ref in refs),
+        evidence=tuple(evidence),
         measures={} if distance is None else {"robust_distance": distance},
     )
     return SuspiciousAction(action, finding, 1.0 if distance is None else score_of(distance))

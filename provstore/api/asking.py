@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from provstore import analysis
 from provstore.api.answers import timing
+from provstore.api.recorded_values import recorded_values
 from provstore.api.writing import TraceWriter
 from provstore.errors import ConfigError, InputError
 from provstore.graph.finding_facts import finding_block
 from provstore.graph.merge import merge
+from provstore.journal import Journal
 from provstore.model.block import Block
 from provstore.model.dump import DumpSet
 from provstore.model.finding import Diagnosis
@@ -57,18 +59,22 @@ def traced(
     return replace(found, writer=TraceWriter(graph))
 
 
-def diagnosed(graph: GraphStore, scope: tuple[str, int], about: str | None) -> tuple[Diagnosis, Block]:
+def diagnosed(
+    graph: GraphStore, journal: Journal, scope: tuple[str, int], about: str | None
+) -> tuple[Diagnosis, Block]:
     """Return the diagnosis of a stored attempt, and its findings as facts.
 
     Raises:
-        InputError: It has no dumps: what was recorded live holds no states of calls, and nobody is accused from it.
+        InputError: It has no dumps, and what was recorded live shows no values that are wrong: it holds no states of
+            calls.
     """
     started = time.perf_counter()
     dumps = stored_dumps(graph, *scope)
     evidence = DumpSet(*scope, merge(dumps).dumps, stored_refusals(graph, *scope), stored_tensors(graph, *scope))
-    if not (dumps or evidence.refusals or evidence.tensors):
+    values = recorded_values(journal, scope, about)
+    if not (dumps or evidence.refusals or evidence.tensors or values.findings or values.undecided):
         text = f"{scope[0]}: attempt {scope[1]}: no dump of it is stored, and only dumps tell which calls never ended"
         raise InputError(text, hint=_WITHOUT_DUMPS)
     read = time.perf_counter()
-    found = analysis.diagnose(evidence, analysis.Options(about=about))
+    found = values.added_to(analysis.diagnose(evidence, analysis.Options(about=about)), about)
     return replace(found, timing=timing(started, read)), finding_block(found, dumps)

@@ -288,6 +288,8 @@ class Store:
     ) -> Diagnosis:
         """Diagnose a stored run; equal to the diagnosis of the folder it came from.
 
+        Where its values were recorded live, too, what they show is part of the answer.
+
         Args:
             run: The run; may be left out when the store holds one.
             attempt: Its incarnation; may be left out when there is one.
@@ -301,7 +303,7 @@ class Store:
 
         if save:
             self.require_writable("findings cannot be saved")
-        found, block = diagnosed(self._graph, self._scope(run, attempt), about)
+        found, block = diagnosed(self._graph, self._journal, self._scope(run, attempt), about)
         if save and found.findings:
             from provstore.ingest.upkeep import show_evidence
 

@@ -195,3 +195,30 @@ def test_the_order_in_which_ranks_are_given_changes_nothing() -> None:
 @pytest.mark.parametrize(("distance", "score"), [(0.0, 0.0), (3.0, 0.4), (6.0, 0.8), (12.0, 0.9), (math.inf, 1.0)])
 def test_scores_are_those_of_the_written_curve(distance: float, score: float) -> None:
     assert score_of(distance) == pytest.approx(score)
+
+
+def gradient(rank: int, step: int, op: str = "tensor.grad", **said) -> Action:
+    """A tensor of the rank's own, which no call gave it."""
+    own = {"op": op, "action_id": f"{op}/{rank}/{step}/w", "chain": None, "group": None, "seq": None, "name": "w"}
+    return replace(call(rank, step), **{**own, "finite_in": None, "digest_out": None, **said})
+
+
+def test_a_gradient_that_is_not_finite_is_the_origin_that_the_calls_after_it_carry() -> None:
+    actions = run_of(**{f"r{rank}s3": {"finite_out": False, "finite_in": rank != 2} for rank in range(4)})
+    at = next(place for place, one in enumerate(actions) if (one.rank, one.seq) == (2, 3))
+    found = suspicious([*actions[:at], gradient(2, 3, finite_out=False), *actions[at:]])
+    (one,) = found.suspicious
+    assert (one.finding.code, one.action.op, one.action.rank, one.finding.confidence) == (
+        "nan-origin",
+        "tensor.grad",
+        2,
+        "certain",
+    )
+    assert found.undecided == ()
+
+
+def test_activations_that_are_not_finite_accuse_nobody_while_nothing_after_them_is_not_finite() -> None:
+    actions = [*run_of(), gradient(1, 6, "tensor.activation", finite_out=False)]
+    found = suspicious(actions)
+    assert found.suspicious == ()
+    assert [(one.ranks, one.blocks_answer) for one in found.undecided] == [((1,), True)]
