@@ -73,7 +73,8 @@ FINDINGS = (
         "nan-origin",
         "Where values stopped being finite",
         "error",
-        "The first call, in causal order, into which a rank put a NaN or an infinity while all before it was finite.",
+        "The first call, in causal order, into which a rank put a NaN or an infinity while all before it was finite; "
+        "or the gradient in which that rank had it first, where gradients are recorded.",
         "Look at what the rank computed before that call.",
     ),
 )
