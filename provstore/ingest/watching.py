@@ -64,6 +64,18 @@ class Sources:
     replicas: bool = True
     """Compare the ranks' digests as they are written."""
 
+    def looked_at(self, directory: Path) -> tuple[str, ...]:
+        """Return the sources in words; the ranks' files among them where there are any."""
+        told = {
+            "kernel log": self.kernel_log,
+            "DCGM": self.dcgm,
+            "GCM": self.gcm,
+            "Prometheus": self.metrics,
+            "dumps": self.dumps,
+            "digests of the ranks": self.replicas and any(directory.glob("capture-rank*.jsonl")),
+        }
+        return tuple(name for name, source in told.items() if source)
+
 
 @dataclass(slots=True)
 class Polled:
@@ -76,6 +88,8 @@ class Polled:
     ordered: list[Order] = field(default_factory=list)
     closed: list[Order] = field(default_factory=list)
     problems: list[SignalProblem] = field(default_factory=list)
+    looked_at: tuple[str, ...] = ()
+    """Which sources there were to look at, in words."""
 
     @property
     def is_quiet(self) -> bool:
@@ -143,7 +157,7 @@ class Watch:
             StoreError: Orders or state could not be made durable.
             InputError: The control file is none.
         """
-        polled, notes = Polled(), Notes(self._now_ns())
+        polled, notes = Polled(looked_at=self._sources.looked_at(self._directory)), Notes(self._now_ns())
         self._look(polled, notes)
         for signal in polled.signals:
             because = notes.add(kinds.SIGNAL, asdict(signal))

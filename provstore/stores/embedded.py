@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import secrets
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,7 @@ HUB_RELATIONS = 1_000
 _BATCH_ROWS = 10_000
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """How the engine tells the number of a failed system call."""
+_FREE_SPACE = "free some space and open the store again: what was acknowledged is in the journal"
 _REBUILD = "provstore store rebuild recreates it from the journal"
 _NO_PARAMETERS: Mapping[str, object] = MappingProxyType({})
 _Answer = TypeVar("_Answer")
@@ -141,10 +143,33 @@ class EmbeddedStore:
         return self._graph
 
     def _checkpoint(self, action: Callable[[], None]) -> None:
+        def save() -> None:
+            try:
+                action()
+            except kglite.WriterLeaseHeldError as error:
+                raise self._lease_lost(error) from error
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # says which columns a reader decodes instead of mapping
-            _guarded(self._place, "cannot be saved", action)
+            _guarded(self._place, "cannot be saved", save)
         self._is_dirty = False
+
+    def _lease_lost(self, error: kglite.WriterLeaseHeldError) -> StoreError:
+        """Return why the engine takes the file that it holds itself for one that somebody else writes.
+
+        It names its own process in a file beside the graph; where that could not be written it knows nobody.
+        """
+        what = f"{self._place}: cannot be saved"
+        if error.holder.get("pid") is not None or self._path is None:
+            return StoreError(f"{what}: {error}")
+        try:
+            with tempfile.TemporaryFile(dir=self._path.parent) as probe:
+                probe.write(b"\0")
+        except OSError as full:
+            reason = f"disk full ({full.strerror})" if _is_full(full) else str(full.strerror)
+            return StoreError(f"{what}: {reason}", hint=_FREE_SPACE if _is_full(full) else None)
+        text = f"{self._path.name}.lock-owner does not say which process writes: the disk may have been full"
+        return StoreError(f"{what}: {text}", hint="repeat the command")
 
     def _read(self, graph: kglite.KnowledgeGraph, query: Query, parameters: Mapping[str, object]) -> Rows:
         limit = None if query.max_rows is None else query.max_rows + 1
@@ -285,8 +310,7 @@ def _guarded(place: str, what: str, action: Callable[[], _Answer]) -> _Answer:
         return action()
     except (kglite.KgError, OSError, ValueError, OverflowError, UserWarning) as error:
         if _is_full(error):
-            hint = "free some space and open the store again: what was acknowledged is in the journal"
-            raise StoreError(f"{place}: {what}: disk full ({error})", hint=hint) from error
+            raise StoreError(f"{place}: {what}: disk full ({error})", hint=_FREE_SPACE) from error
         raise StoreError(f"{place}: {what}: {error}") from error
 
 

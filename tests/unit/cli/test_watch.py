@@ -250,3 +250,16 @@ def test_a_watcher_goes_on_until_it_is_interrupted(capture, home):
     assert running.returncode == 130, err
     assert "rank 1 differ" in told
     assert orders.read(capture)[0].scope == "group:pg"
+
+
+def test_a_quiet_look_says_what_it_looked_at(command, home, capture, tmp_path):
+    (tmp_path / "kern.log").write_text("")
+    answer = command("watch", "--directory", capture, "--once", "--kernel-log", tmp_path / "kern.log")
+    assert (answer.code, answer.out.strip()) == (0, "nothing new: looked at kernel log, digests of the ranks")
+
+
+def test_without_any_source_a_look_is_no_answer(command, home, tmp_path):
+    answer = command("watch", "--directory", tmp_path, "--once")
+    assert answer.code == 3
+    assert "no source to look at" in answer.out
+    assert "nothing new" not in answer.out

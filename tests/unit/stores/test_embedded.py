@@ -218,6 +218,29 @@ def test_a_full_disk_is_a_store_error_and_the_last_save_stays(uri, file):
     assert counted(uri) == 10
 
 
+def test_a_disk_too_full_to_name_the_writer_is_told_as_full_and_not_as_another_writer(uri, file):
+    written(uri, block("a"))
+    for left in file.parent.glob("graph.kgl.lock*"):
+        left.unlink()
+    script = """
+        import resource, signal
+        from provstore.errors import StoreError
+        from provstore.model.block import Block, Nodes
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        store = open_store(sys.argv[1], writable=True)
+        store.write(Block("r", 0, (Nodes(("Element",), ["urn:x"], {"seq": [1]}),)))
+        try:
+            store.close()
+        except StoreError as error:
+            print(error, flush=True)
+    """
+    with python(script, uri) as other:
+        told = other.stdout.read()
+    assert "store: cannot be saved: disk full" in told
+    assert "another process" not in told
+
+
 def test_a_directory_that_cannot_be_made_is_a_store_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="store: cannot be created"):
