@@ -59,3 +59,16 @@ def test_the_page_names_every_call_of_a_recorder():
     calls = {name for name in vars(Recorder) if not name.startswith("_")} - {"close", "path"}
 
     assert set(NAMED.findall(PAGE)) == calls
+
+
+def test_the_page_names_every_limit_with_its_default():
+    from dataclasses import fields
+
+    from provstore.capture.content.limits import Limits
+
+    units = {"": 1, "MiB": 2**20, "GiB": 2**30}
+    rows = re.findall(r"^\| `([a-z_]+)` \| ([0-9.]+) ?([MG]iB)? \|", PAGE, re.MULTILINE)
+
+    assert {name: float(number) * units[unit] for name, number, unit in rows} == {
+        one.name: one.default for one in fields(Limits)
+    }
