@@ -69,6 +69,7 @@ def _parameters(store: provstore.Store, name: str) -> dict[str, object]:
         "target": str(output["iri"]),
         "iris": iris,
         "rank": output["rank"],
+        "ranks": [output["rank"]],
         "seq": output["seq"],
         "op_id": output["op_id"],
         "sha256": store.query("dumps/headers").rows[0]["sha256"],
@@ -86,7 +87,15 @@ _QUERIES = [
     for query in cypher.names("read")
     if (name := query.removeprefix("read/")) not in _WITH_STAND_INS and not name.startswith(_OF_EVIDENCE)
 ]
+_OF_RECORDINGS = {
+    "dumps/captured_counts",
+    "dumps/captured_messages",
+    "targets/actions_of_call",
+    "targets/tensor_states",
+}
+"""Questions about what was recorded live: of this job there are dumps alone."""
 _MAY_BE_EMPTY = {
+    *_OF_RECORDINGS,
     "collectives/disagreeing_ranks",
     "collectives/lagging_ranks",
     "collectives/unmatched_sends",
