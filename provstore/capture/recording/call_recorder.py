@@ -285,7 +285,7 @@ class CallRecorder:
             return
         added = {name: value for name, value in recorded.content.members().items() if name not in entry.line}
         if added:
-            self._outbox.put({**entry.line, **added, "late": True})
+            self._outbox.put_like(entry, {**entry.line, **added, "late": True})
 
     def _line(self, call: LiveCall, recorded: Recorded, op: str, group: str, part: int) -> dict[str, Any]:
         said: dict[str, Any] = {

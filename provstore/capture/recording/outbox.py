@@ -90,6 +90,16 @@ class Outbox:
             if entry.needs_step:
                 self._without_step[entry] = None
 
+    def put_like(self, entry: Entry, line: dict[str, Any]) -> None:
+        """Add a finished line that belongs to the same step as another, whether that is written already or not."""
+        with self._lock:
+            if entry.step is not None:
+                line["step"] = entry.step
+            added = Entry(line, needs_step=entry.needs_step and entry.step is None)
+            self._entries.append(added)
+            if added.needs_step:
+                self._without_step[added] = None
+
     def put_first(self, line: dict[str, Any]) -> None:
         """Add a finished line before those that wait."""
         with self._lock:
