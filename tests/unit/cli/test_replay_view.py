@@ -1,0 +1,44 @@
+"""How a replay is shown: what is wrong first, what could not be done counted apart."""
+
+from __future__ import annotations
+
+import re
+
+from provstore.analysis.reexecution.verdict import Verdict
+from provstore.api.reexecuting import Recomputed
+from provstore.cli import replay as view
+from provstore.evidence.replay import AnchorComparison
+from provstore.evidence.replay.anchors import AnchorDifference, KindDifference
+
+
+def recomputed(name: str, seq: int) -> Recomputed:
+    return Recomputed(f"gloo/0@0-1/{seq}", "all_reduce", 0, (0, 1), Verdict(name, None, 1, 1))
+
+
+def test_what_could_not_be_recomputed_is_not_counted_as_recomputed_and_mismatches_come_first() -> None:
+    names = ["not-recomputable"] * 30 + ["exact"] * 5 + ["mismatch"] * 2
+    executed = tuple(recomputed(name, seq) for seq, name in enumerate(names))
+    lines = [line.text for line in view._executed_lines(executed, 40, 100, verbose=False)]
+    assert lines[0] == "7 of 40 collectives recomputed: 2 mismatch, 5 exact; 30 not-recomputable"
+    assert [re.findall(r"^\w[\w-]+", line.strip())[0] for line in lines[1:4]] == [
+        "mismatch",
+        "mismatch",
+        "not-recomputable",
+    ]
+
+
+def test_each_kind_of_anchor_is_told_with_its_step_and_ranks() -> None:
+    kinds = (
+        KindDifference("rng", 40, 40, 0, 0, (0, 1)),
+        KindDifference("params", 40, 10, 0, 15, (0, 1)),
+        KindDifference("missing", 40, 0),
+        KindDifference("data", 40, 0),
+    )
+    first = AnchorDifference(0, 0, 0, ("rng",))
+    found = AnchorComparison("again", 40, 40, first, 0, (), kinds, 20, ("numpy", "python"))
+    lines = [line.text for line in view.anchor_lines(found, 200)]
+    assert lines[:3] == [
+        "again: differs first at step 0, ranks 0-1: rng (states of the random number generators: numpy, python)",
+        "  then from step 15, ranks 0-1: params (parameters)",
+        "  equal at all 20 steps: data",
+    ]
