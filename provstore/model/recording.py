@@ -112,8 +112,8 @@ class Escalation:
     """``loss-spike``, ``grad-norm``, ``non-finite``, ``replica-disagreement``, ``detector``, ``xid``, ``desync``,
     ``prometheus`` or ``manual``."""
     source: str
-    """Who saw it: ``rank:2``, ``rank:2/<detector>`` for a detector of the program's own; of what was ordered, ``watch``,
-    ``diagnosis``, the source of a signal, or the operator as ``user@host``."""
+    """Who saw it: ``rank:2``, ``rank:2/<detector>`` for a detector of the program's own; of what was ordered, who
+    ordered: ``watch``, ``diagnosis``, the source of a signal, or an operator as ``user@host``."""
     scope: str
     """``rank:<r>``, ``group:<name>``, ``host:<h>``, ``epoch`` or ``run``."""
     rule: str

@@ -136,7 +136,7 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "parent_trace_id": ("string", "trace that the launcher itself belongs to"),
     "parent_action": ("string", "launching action as run id and action id"),
     "uri": ("string", "address of a checkpoint, or of what an agent's record refers to"),
-    "source": ("string", "who saw what opened an escalation: rank:2, watch, operator"),
+    "source": ("string", "who saw what opened an escalation: rank:2, watch, kernel-log, an operator as user@host, …"),
     "trigger": ("string", "what opened an escalation"),
     "escalated": ("string", "scope that is recorded more deeply: rank:2, group:…, host:…, epoch, run"),
     "rule": ("string", "rule of the recording policy that an escalation makes hold"),
