@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections import Counter
@@ -9,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress, islice
 from typing import Any, TypeVar
-
-import numpy as np
 
 from provstore.errors import StoreError
 from provstore.model.block import (
@@ -209,7 +208,7 @@ def _check_text(place: str, name: str, values: Iterable[object]) -> None:
 
 
 def _check_numbers(place: str, name: str, values: Column) -> None:
-    if np.isnan(np.array([value for value in values if value is not None], dtype=float)).any():
+    if any(map(math.isnan, (value for value in values if value is not None))):  # type: ignore[arg-type]
         raise StoreError(f"block: {place}.{name}: NaN is not a value that can be found again; store it as tagged text")
 
 
