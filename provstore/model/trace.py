@@ -31,8 +31,8 @@ class TraceNode:
 
     iri: str
     kind: str
-    """collective, send, recv, input, output, call, gradient, activation, module input, action, rank, group, dump, or
-    element."""
+    """collective, send, recv, input, output, call, gradient, activation, module input, action, checkpoint, rank, group,
+    dump, or element."""
     label: str
     """Short, for people: ``output of all_reduce #3 on rank 2``."""
     run: str | None = None
@@ -50,7 +50,7 @@ class TraceNode:
     step: int | None = None
     """Training step of a gradient, activation or module input."""
     name: str | None = None
-    """Name of the parameter or module of such a tensor."""
+    """Name of the parameter or module of such a tensor; address of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

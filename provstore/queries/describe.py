@@ -19,6 +19,7 @@ _KINDS = {"in": "input", "out": "output", "call": "call"}
 _TENSOR = re.compile(
     r"(?P<run>[^/]+)/(?P<attempt>\d+)/tensor/(?P<rank>\d+)/(?P<step>\d+|~)/(?P<name>[^/]+)/(?P<kind>[^/]+)"
 )
+_CHECKPOINT = re.compile(r"checkpoint/(?P<uri>[^/]+)")
 _ACTION = re.compile(r"(?P<run>[^/]+)/(?P<attempt>\d+)/action/(?P<action>.+)")
 _ID = re.compile(
     r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:rank/(?P<agent>\d+)|dump/(?P<dumped>\d+)/(?P<dump>\S+)|(?P<backend>[^/]+)/(?P<group>[^/]+@[^/]+)"
@@ -163,4 +164,7 @@ def _recorded_node(iri: str, hops: int | None) -> TraceNode | None:
     if (one := _ACTION.fullmatch(short(iri))) is not None:
         run, attempt = ids.component_text(one["run"]), int(one["attempt"])
         return TraceNode(iri, "action", f"action {one['action']}", run, attempt, hops=hops)
+    if (one := _CHECKPOINT.fullmatch(short(iri))) is not None:
+        uri = ids.component_text(one["uri"])
+        return TraceNode(iri, "checkpoint", f"checkpoint {uri}", hops=hops, name=uri)
     return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from provstore.cypher import query
 from provstore.errors import InputError
+from provstore.graph.action_facts import checkpoint_iri
 from provstore.graph.evidence_facts import bundle_iri
 from provstore.model import ids
 from provstore.model.ids import rank_set
@@ -32,7 +33,7 @@ _OWNER = re.compile(r"/(?:p2p|local)/(\d+)/s?\d+$")
 _SIDE = re.compile(r"/(\d+)/(in|out|call)$")
 _FORMS = (
     "tensor:R:SEQ:in|out, tensor.grad/R/STEP/NAME, act:R:OP:SEQ, rR:seqSEQ, p2p:R:OPID, rank:R[:pg:NAME], "
-    "epoch:RUN:N, sha256:DIGEST, or a full id"
+    "epoch:RUN:N, sha256:DIGEST, the address of a checkpoint, or a full id"
 )
 
 
@@ -142,10 +143,18 @@ def _direct(store: GraphStore, target: str) -> str | None:
         if not rows:
             raise InputError(f"{target}: the store: names nothing in the store")
         return rows[0]
-    for iri in (target, ids.BASE + target):
+    for iri in (target, ids.BASE + target, *_checkpoints(target)):
         if any(True for _ in store.run(query("read/targets/element"), {"iri": iri})):
             return iri
     return None
+
+
+def _checkpoints(target: str) -> list[str]:
+    """Return the id of the checkpoint of this address or path; what is no text has none."""
+    try:
+        return [checkpoint_iri(target)]
+    except ValueError:
+        return []
 
 
 def _epoch(store: GraphStore, target: str, run: str, number: int, scope: Scope) -> str:

@@ -420,7 +420,10 @@ def test_who_launched_the_run_of_a_checkpoint_is_one_question(family, command, h
     assert (found["run"], found["agent_run"], found["action_id"], found["tool_name"], found["basis"]) == (
         "run-42", "agent-run-7", "action-2", "submit_training_job", "ref"
     )  # fmt: skip
+    assert rows(command, "started_checkpoint", iri="file:///checkpoints/step-10") == [found], "as the job named it"
     causes = json.loads(command("trace", checkpoint_iri("file:///checkpoints/step-10"), "--json").out)
+    root = causes["root"]
+    assert (root["kind"], root["label"]) == ("checkpoint", "checkpoint file:///checkpoints/step-10")
     assert any("/action/action-2/" in node["iri"] for node in causes["nodes"])
     (training, *_) = [one for one in rows(command, "runs_of_trace", trace_id=TRACE) if one["kind"] == "training"]
     assert (training["run"], training["attempt"]) == ("run-42", 0)
