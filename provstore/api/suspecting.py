@@ -11,7 +11,6 @@ from provstore.analysis.replicas import Drift
 from provstore.analysis.suspicion import Sizes, suspicious
 from provstore.api.drifting import stored_drifts
 from provstore.errors import InputError
-from provstore.evidence.actions import OPENING
 from provstore.evidence.content import statistics_line
 from provstore.evidence.epoch_bundles import STATISTICS, STEPS
 from provstore.ingest import recording
@@ -46,7 +45,7 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
     drifts = stored_drifts(journal, [one for one in stored if epoch is None or one.epoch <= epoch])
     if not drifts and next(log.lines(*_CONTENT), None) is None:
         # Only identities are stored: nothing can be told, and nothing needs to be read.
-        counted = sum(line.startswith(OPENING) for line in log.lines())
+        counted = sum(int(one.record["actions"]["count"]) for one in stored if epoch in {None, one.epoch})
         none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
         return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
     actions = list(recording.actions(journal, run, attempt, epoch))
