@@ -13,7 +13,7 @@ from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._targets import run_of
 from provstore.cli._text import counted, folded, ranks_text
 from provstore.cli._trusting import AnchorPath, PublicKey, Trust, Unverified, belief_of
-from provstore.cli.replay import anchor_lines, trust_lines
+from provstore.cli.replay import anchor_lines, ignored_lines, trust_lines
 
 if TYPE_CHECKING:
     from provstore.analysis.divergence import Divergence, Point
@@ -80,12 +80,14 @@ def diff(
 
 def _draw(console: Console, found: Diff) -> None:
     for one in found.trust:
-        print_lines(console, trust_lines(one, console.width))
+        print_lines(console, ignored_lines(one, console.width))
     anchors = list(anchor_lines(found.anchors, console.width)) if found.anchors is not None else []
     # What differs first is read first.
     print_lines(console, anchors if found.cause else ())
     print_lines(console, _lines(found.divergence, console.width, is_apart=found.cause is not None))
     print_lines(console, () if found.cause else anchors)
+    names = (found.divergence.a, found.divergence.b)
+    print_lines(console, trust_lines(list(zip(names, found.trust, strict=True)), console.width))
 
 
 def _lines(found: Divergence, width: int, *, is_apart: bool) -> Iterator[Line]:

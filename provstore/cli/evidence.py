@@ -294,7 +294,14 @@ def _draw_list(console: Console, found: EvidenceList) -> None:
     for run in found.runs:
         print_lines(console, _run_lines(run, console.width))
         keys = {row.keyid for row in run.bundles if row.fault is None}
-        columns = ("epoch", "first", "records", "closed", "wall clock it claims", *(("key",) if len(keys) > 1 else ()))
+        columns = (
+            "evidence epoch",
+            "first record",
+            "records",
+            "closed",
+            "wall clock it claims",
+            *(("key",) if len(keys) > 1 else ()),
+        )
         rows = [
             (row.epoch, row.first, row.records, row.closed, row.wall, row.keyid)[: len(columns)]
             for row in run.bundles
@@ -319,6 +326,12 @@ _RECORDED_COLUMNS = (
     "less because",
     "missing",
     "digest",
+)
+
+
+_RANKS_TOLD = (
+    "in ranks, first and last are positions in the order of that rank, as its recorder counted them, and no numbers of "
+    "actions: a checkpoint has the position of what came before it"
 )
 
 
@@ -355,6 +368,8 @@ def _item_lines(found: EvidenceItem, width: int) -> Iterator[Line]:
             yield from (Line(text) for text in folded(f"{title}  {value}", width, "  ", "    "))
     if found.said is not None:
         yield from (Line(printable(text)) for text in json_text(found.said).split("\n"))
+        if found.said.get("kind") == "epoch-bundle":
+            yield from (Line(text, "dim") for text in folded(_RANKS_TOLD, width))
     if found.axes is not None:
         yield Line("agent record:", "bold")
         for name, axis in found.axes.items():

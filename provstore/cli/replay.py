@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +37,8 @@ _NOT_RECOMPUTABLE = "not-recomputable"
 _VERDICTS = ("mismatch", "within-bound", "explained", "exact", _NOT_RECOMPUTABLE)
 """The worst first; what says nothing last."""
 _SHOWN = 20
+_MOST_TRUST = 100
+"""Characters of the first finding about the evidence."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -134,22 +136,38 @@ def _draw(console: Console, found: Replay, verbose: bool) -> None:
         if found.has_more:
             console.print("there are more: --offset and --limit", style="dim")
     print_lines(console, _last_lines(found, console.width))
+    print_lines(console, trust_lines([(found.plan.run, found.trust)], console.width))
 
 
-def trust_lines(found: Trustworthiness, width: int) -> Iterator[Line]:
-    """Yield what verifying said, and loudly where it was ignored."""
-    from provstore.api.stored_runs import NOT_VERIFIED
-
+def ignored_lines(found: Trustworthiness, width: int) -> Iterator[Line]:
+    """Yield loudly, before anything else, that evidence does not hold and was used all the same."""
     if found.is_ignored:
         yield from (Line(text, "bold red") for text in folded("UNVERIFIED: the evidence does not hold", width))
-    style = "dim" if found.verdict != NOT_VERIFIED else "yellow"
-    told = ": " + "; ".join(found.findings[:2]) if found.findings else ""
-    yield from (Line(text, style) for text in folded(f"evidence: {found.verdict}{told}", width, "", "  "))
+
+
+def trust_lines(trusts: Sequence[tuple[str, Trustworthiness]], width: int) -> Iterator[Line]:
+    """Yield in short what verifying each run said; what is equal of several is said once."""
+    from provstore.api.stored_runs import NOT_VERIFIED
+
+    is_one = len({_trust(found) for _, found in trusts}) == 1
+    for run, found in trusts[:1] if is_one else trusts:
+        head = "evidence" if is_one else f"evidence of {run}"
+        style = "dim" if found.verdict != NOT_VERIFIED else "yellow"
+        yield from (Line(line, style) for line in folded(f"{head}: {_trust(found)}", width, "", "  "))
+
+
+def _trust(found: Trustworthiness) -> str:
+    if not found.findings:
+        return found.verdict
+    first, *others = found.findings
+    shown = first.rstrip(".") if len(first) <= _MOST_TRUST else f"{first[: _MOST_TRUST - 1]}…"
+    more = f"; {len(others)} more, provstore verify tells all" if others else ""
+    return f"{found.verdict}: {shown}{more}"
 
 
 def _plan_lines(found: Replay, width: int) -> Iterator[Line]:
     plan: RestorePlan = found.plan
-    yield from trust_lines(found.trust, width)
+    yield from ignored_lines(found.trust, width)
     name = f"run {plan.run}, attempt {plan.attempt}, epoch {plan.epoch}: {plan.verdict}"
     name += ", a fork" if plan.is_fork else ""
     yield from (Line(text, _STYLE[plan.verdict]) for text in folded(name, width))
