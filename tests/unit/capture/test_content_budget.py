@@ -491,3 +491,39 @@ def test_work_is_measured_by_what_the_thread_has_of_the_processor() -> None:
     assert one.k == 0
     assert one.settled_here() == 20 * MILLISECOND // 10
     assert one.settled_here() == 0
+
+
+@pytest.mark.parametrize("work", [CALL_FLAG, FLAG])
+def test_flags_of_small_tensors_have_their_time_whatever_hooks_and_digests_took(work: str) -> None:
+    clock = Clock()
+    one = budget(clock, steady_share=0.02)
+    one.step()
+    with one.working(one.ask(DIGEST, 1_000)):
+        clock.pass_ms(100)
+    for _ in range(20):
+        one.own_time(5 * MILLISECOND)
+        assert one.ask(work, 1 << 24).reason == "time-budget"
+        flag = one.ask(work, 4_000)
+        assert flag.reason is None
+        with one.working(flag):
+            clock.pass_ms(0.01)
+        clock.pass_ms(15)
+        one.step()
+
+
+def test_flags_that_looked_slow_are_tried_again() -> None:
+    clock = Clock()
+    one = budget(clock, steady_share=0.02)
+    one.step()
+    for _ in range(9):
+        with one.working(one.ask(CALL_FLAG, 10)):
+            clock.pass_ms(1)
+    refused = 0
+    while one.ask(CALL_FLAG, 10).reason is not None:
+        refused += 1
+        assert refused < 100
+        one.own_time(5 * MILLISECOND)
+        clock.pass_ms(15)
+        one.step()
+
+    assert refused > 0
