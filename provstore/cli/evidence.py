@@ -14,6 +14,7 @@ from provstore import errors
 from provstore.cli import _keys
 from provstore.cli._carried import draw_carried
 from provstore.cli._options import Globals, flags
+from provstore.cli._recorded_view import COLUMNS, RANKS_TOLD, recorded_row
 from provstore.cli._reports import ingest_code, ingest_lines
 from provstore.cli._screen import Line, Screen, json_text, print_lines
 from provstore.cli._stores import opened as opened_store
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from provstore.evidence.keys import Signer
     from provstore.exports.evidence import EvidenceExportReport
     from provstore.exports.evidence.agent_records import AgentExportOptions, AgentExportReport
-    from provstore.model.evidence_report import EvidenceItem, EvidenceList, RecordedEpoch, RunEvidence
+    from provstore.model.evidence_report import EvidenceItem, EvidenceList, RunEvidence
 
 _RUN = typer.Option(metavar="ID", help="Run, ID or run:ID [default: all].", show_default=False)
 _ATTEMPT = typer.Option(metavar="N", help="Incarnation of the run.", min=0)
@@ -310,35 +311,11 @@ def _draw_list(console: Console, found: EvidenceList) -> None:
         if rows:
             grid(console, columns, rows)
         if run.recorded:
-            grid(console, _RECORDED_COLUMNS, [_recorded_row(one) for one in run.recorded])
+            grid(console, COLUMNS, [recorded_row(one) for one in run.recorded])
     if found.carried is not None:
         draw_carried(console, found.carried)
     elif not found.runs:
         console.print("nothing is recorded", style="dim")
-
-
-_RECORDED_COLUMNS = (
-    "training epoch",
-    "part",
-    "actions",
-    "weakest recorded",
-    "strongest demanded",
-    "less because",
-    "missing",
-    "digest",
-)
-
-
-_RANKS_TOLD = (
-    "in ranks, first and last are positions in the order of that rank, as its recorder counted them, and no numbers of "
-    "actions: a checkpoint has the position of what came before it"
-)
-
-
-def _recorded_row(one: RecordedEpoch) -> tuple[object, ...]:
-    less = ", ".join(f"{name} {count}" for name, count in one.shortfall.items())
-    missing = len(one.missing_ranks) or None
-    return (one.epoch, one.part, one.actions, one.recording_mode, one.policy_mode, less, missing, one.digest[:16])
 
 
 def _run_lines(run: RunEvidence, width: int) -> Iterator[Line]:
@@ -369,7 +346,7 @@ def _item_lines(found: EvidenceItem, width: int) -> Iterator[Line]:
     if found.said is not None:
         yield from (Line(printable(text)) for text in json_text(found.said).split("\n"))
         if found.said.get("kind") == "epoch-bundle":
-            yield from (Line(text, "dim") for text in folded(_RANKS_TOLD, width))
+            yield from (Line(text, "dim") for text in folded(RANKS_TOLD, width))
     if found.axes is not None:
         yield Line("agent record:", "bold")
         for name, axis in found.axes.items():
