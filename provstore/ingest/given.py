@@ -48,9 +48,14 @@ class Given:
     tensor_files: list[Path] = field(default_factory=list)
 
     @property
-    def is_of_a_run(self) -> bool:
-        """Whether there is anything that can be read: a file that cannot be read makes no run."""
+    def is_readable(self) -> bool:
+        """Whether something of it can be read."""
         return bool(self.dumps or self.tensor_files)
+
+    @property
+    def is_of_a_run(self) -> bool:
+        """Whether something is evidence of a run: also a dump of a known rank that cannot be read."""
+        return self.is_readable or any(one.rank is not None for one in self.refusals)
 
 
 @dataclass(slots=True)

@@ -192,7 +192,7 @@ class _Going:
         self.notes += [f"{one.file}: {one.reason}" for one in gathered.strays]
         for scope, given in gathered.scopes.items():
             self._of_dumps(scope, given, request.epoch)
-            if self._is_closed(scope) or not (given.is_of_a_run or scope in self.journal.scopes()):
+            if self._is_closed(scope) or not (given.is_readable or scope in self.journal.scopes()):
                 continue
             # After the actions: their records have the numbers that they would have without.
             taken = journal_dumps(self.journal, scope, given, asked).files

@@ -75,13 +75,23 @@ def cut_off(folder: Path) -> Path:
     return folder
 
 
-def test_a_file_that_cannot_be_read_makes_no_run(tmp_path: Path) -> None:
+def test_a_file_that_is_no_rank_s_dump_and_cannot_be_read_makes_no_run(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_bytes(b"\x80\x02garbage")
     with provstore.open(f"embedded:{tmp_path / 's'}") as store:
-        report = store.ingest(cut_off(tmp_path / "cut"))
+        report = store.ingest(tmp_path / "notes")
         rows = list(store.query("runs/list").rows)
 
-    assert [(one.status, one.rank, one.run) for one in report.files] == [(REFUSED, 0, None)]
+    assert [(one.status, one.rank, one.run) for one in report.files] == [(REFUSED, None, None)]
     assert (report.runs, report.facts, rows) == ((), 0, [])
+
+
+def test_a_rank_s_dump_that_cannot_be_read_is_known_of_its_run(tmp_path: Path) -> None:
+    with provstore.open(f"embedded:{tmp_path / 's'}") as store:
+        report = store.ingest(cut_off(tmp_path / "cut"))
+        rows = list(store.query("dumps/refused", run="cut", attempt=0).rows)
+
+    assert report.runs == (("cut", 0),)
+    assert [row["rank"] for row in rows] == [0]
 
 
 def test_a_file_that_cannot_be_read_is_a_fact_of_a_run_that_is_there(tmp_path: Path) -> None:
@@ -95,9 +105,10 @@ def test_a_file_that_cannot_be_read_is_a_fact_of_a_run_that_is_there(tmp_path: P
     assert len(list(refused)) == 1
 
 
-def test_beside_readable_dumps_the_refused_file_names_its_folder(tmp_path: Path) -> None:
+def test_beside_readable_dumps_the_refused_file_names_its_run(tmp_path: Path) -> None:
     with provstore.open(f"embedded:{tmp_path / 's'}") as store:
         report = store.ingest(SAMPLES / "healthy", cut_off(tmp_path / "cut"))
 
-    assert report.runs == (("healthy", 0),)
-    assert [one.file for one in report.files if one.status == REFUSED] == ["cut/fr_gloo_rank_0"]
+    assert report.runs == (("healthy", 0), ("cut", 0))
+    refused = [(one.run, one.file) for one in report.files if one.status == REFUSED]
+    assert refused == [("cut", "fr_gloo_rank_0")]
