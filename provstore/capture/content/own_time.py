@@ -38,6 +38,7 @@ _MOST_SAVED_STEPS = 16
 """So much of what steps left is kept, against a slow moment and for work that is too much for one share."""
 _MOST_SHARES = 2
 """No step plans for more than this, whatever was saved."""
+_LEAST_PART = 4
 _SMALL_FLAG_NS = 80_000
 """A flag that is found sooner is always granted: it takes no longer than the hooks that ask for it, so leaving it out
 would save next to nothing, and a value that is not finite would go unseen in every short step."""
@@ -164,8 +165,9 @@ class OwnTime:
         self._left.clear()
         self._done.clear()
         if length_ns is not None:
-            # A step that recording makes longer must not give it more time.
-            self._steps.append(max(0, length_ns - own))
+            # A step that recording makes longer must not give it more time. But its own thread works beside training,
+            # and what it did there must not make a short step look like none.
+            self._steps.append(max(length_ns // _LEAST_PART, length_ns - own))
             self._step_ns = median(self._steps)
 
     def _share_ns(self, share: float) -> int:

@@ -527,3 +527,15 @@ def test_flags_that_looked_slow_are_tried_again() -> None:
         one.step()
 
     assert refused > 0
+
+
+def test_work_beside_training_that_takes_longer_than_a_step_does_not_make_the_step_look_like_none() -> None:
+    clock = Clock()
+    one = budget(clock, steady_share=1e6)
+    one.step()
+    for _ in range(3):
+        one.own_time(50 * MILLISECOND)
+        clock.pass_ms(2)
+        one.step()
+
+    assert one.ask(DIGEST, 1_000).reason is None
