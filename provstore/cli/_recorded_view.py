@@ -26,6 +26,7 @@ RANKS_TOLD = (
 
 
 def recorded_row(one: RecordedEpoch) -> tuple[object, ...]:
+    """Return a recorded epoch as a row of :data:`COLUMNS`."""
     less = ", ".join(f"{name} {count}" for name, count in one.shortfall.items())
     missing = len(one.missing_ranks) or None
     return (one.epoch, one.part, one.actions, one.recording_mode, one.policy_mode, less, missing, one.digest[:16])
