@@ -111,7 +111,7 @@ def _given(pair: Pair, name: str) -> list[dict[str, object]]:
         record = "https://w3id.org/provstore/id/job/0/record/9"
         found = [{"iri": call}, {"iri": dump}, {"iri": record}]
         return found if name == "evidence/signers_of" else [*found, {"iri": call.rsplit("/", 2)[0]}]
-    values: dict[str, object] = {"run": "job", "attempt": 0, "index": 9}
+    values: dict[str, object] = {"run": "job", "attempt": 0, "index": 9, "first": 2, "end": 8}
     values["iris"] = [f"https://w3id.org/provstore/id/job/0/{end}" for end in ("record/1", "epoch/0", "epoch/1")]
     return [{key: values[key] for key in cypher.query(f"read/{name}").params}]
 
@@ -120,8 +120,14 @@ _QUERIES = [
     name.removeprefix("read/") for topic in ("evidence", "evidence_bytes") for name in cypher.names(f"read/{topic}")
 ]
 # No training was recorded here: test_recorded_graph.py asks these of a run that was, on every engine.
-_OF_TRAINING = {f"evidence/{name}" for name in ("epochs", "escalations", "recorded_in_full", "shortfalls")}
-_MAY_BE_EMPTY = {"evidence_bytes/strays", "evidence_bytes/edges_from_outside"} | _OF_TRAINING
+_OF_TRAINING = {
+    f"evidence/{name}" for name in ("epochs", "escalations", "recorded_in_full", "shortfalls", "signals", "why_in_full")
+}
+_MAY_BE_EMPTY = {
+    "evidence/stored_findings",
+    "evidence_bytes/strays",
+    "evidence_bytes/edges_from_outside",
+} | _OF_TRAINING
 
 
 @pytest.mark.parametrize("name", _QUERIES)
