@@ -12,7 +12,7 @@ from provstore import config
 from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence import anchors as held
 from provstore.evidence import bundles, public_forms, timestamps
-from provstore.evidence.trust.fields import is_fingerprint, now
+from provstore.evidence.trust.fields import now
 from provstore.evidence.trust.file import load, require_outside
 from provstore.evidence.trust.keys import Trust
 from provstore.model.verification import ALLOWED
@@ -106,7 +106,8 @@ def read_public_key(path: Path) -> bytes:
         InputError: The file cannot be read, or holds no public key.
         TrustError: The key is not safe to trust.
     """
-    if is_fingerprint(str(path)) and not path.exists():
+    # A path holds no two slashes in a row, which a fingerprint may.
+    if str(path).startswith("SHA256:") and not path.exists():
         raise ConfigError(
             f"{path}: --public-key: a fingerprint names a key and does not tell it",
             hint="--public-key takes a file with the public key; --pin FINGERPRINT goes with --trust FILE",

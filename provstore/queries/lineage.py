@@ -213,8 +213,11 @@ def _not_produced(store: GraphStore, iri: str) -> tuple[str, str] | None:
         return None
     if any(edge.relation in _PRODUCED for edge in _steps(store, [iri], down=False)):
         return None
-    facts = next(iter([*store.run(query("read/collectives/about_tensor"), {"iri": iri}), {}]))
-    if facts.get("record_id") is None:
+    # Of a call that is not done nothing but what was put into it has the dump's facts.
+    sides = (f"{iri.removesuffix('out')}in", iri)
+    told = [row for side in sides for row in store.run(query("read/collectives/about_tensor"), {"iri": side})]
+    facts = next((row for row in told if row.get("record_id") is not None), None)
+    if facts is None:
         return activity, f"{_NOT_SEEN}; these are the ancestors of the call itself"
     since = f" since {facts['created_ns']} ns" if facts.get("created_ns") is not None else ""
     line = f", called at {facts['user_frame']}" if facts.get("user_frame") else ""

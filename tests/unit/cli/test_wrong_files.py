@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.trust_files import Key
-
 
 @pytest.fixture
 def signed(filled, home):
@@ -59,8 +57,9 @@ def test_a_damaged_trust_file_is_still_told_as_one_that_does_not_hold(signed, ho
     assert signed("verify", "hang", "--trust", damaged).code == 1
 
 
-def test_a_fingerprint_in_the_place_of_a_public_key_is_told_with_where_it_goes(signed):
-    answer = signed("verify", "hang", "--public-key", Key().keyid)
+@pytest.mark.parametrize("keyid", [f"SHA256:{'a' * 43}", f"SHA256:a//{'b' * 40}"])
+def test_a_fingerprint_in_the_place_of_a_public_key_is_told_with_where_it_goes(signed, keyid):
+    answer = signed("verify", "hang", "--public-key", keyid)
 
     assert (answer.code, answer.out) == (2, "")
     assert "--pin FINGERPRINT goes with --trust FILE" in " ".join(answer.err.split())
