@@ -1,7 +1,5 @@
 """The code in docs/howto/record-training.md records a job, and the command below it stores that."""
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -10,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.torch_jobs import needs_hooks
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "howto" / "record-training.md").read_text(encoding="utf-8")
@@ -18,13 +16,7 @@ CODE = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"^\| `(\w+)\(", re.MULTILINE)
 
 
-def torch_release():
-    if importlib.util.find_spec("torch") is None:
-        return 0, 0
-    return tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
-
-
-@pytest.mark.skipif(torch_release() < (2, 15), reason="torch older than 2.15 has no hooks on collectives")
+@needs_hooks
 def test_the_code_of_the_page_leaves_a_recording_that_the_command_stores(tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

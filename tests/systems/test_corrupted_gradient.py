@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from provstore.cli._app import run
+from tests.torch_jobs import needs_hooks, run_script
 
 ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("corrupted_job.py")
@@ -22,30 +18,14 @@ SEQ = BAD_STEP + 1
 """gloo counts its calls from 1."""
 
 
-def torch_release() -> tuple[int, ...]:
-    if importlib.util.find_spec("torch") is None:
-        return 0, 0
-    return tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
-
-
-pytestmark = pytest.mark.skipif(torch_release() < (2, 15), reason="torch older than 2.15 has no hooks on collectives")
+pytestmark = needs_hooks
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the jobs and take in what they left; return the folder."""
     folder = tmp_path_factory.mktemp("corrupted")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "PROVSTORE", "TRACE"))}
-    settings = {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "TORCH_FR_BUFFER_SIZE": "2000",
-    }
-    done = subprocess.run(
-        [sys.executable, "-P", str(JOB), str(folder)],
-        env=kept | settings, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = run_script(JOB, folder)
     assert done.returncode == 0, done.stdout + done.stderr
     for fault in ("none", "corrupt", "nan"):
         assert run([*store(folder), "--quiet", "record", str(folder / fault / "capture"), "--run", fault]) == 0

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,34 +14,20 @@ from provstore.cypher import adhoc
 from provstore.ingest.upkeep import check
 from provstore.stores import open_store as open_graph
 from tests.lineage_facts import FROM_A_RECORDING, Facts, ancestors, lineage_facts
-from tests.systems.test_recorded_training import torch_release
+from tests.torch_jobs import needs_hooks, run_script
 
 JOB = Path(__file__).with_name("lineage_job.py")
 ROOT = Path(__file__).parents[2]
 WORLD, SICK_RANK = 4, 2
 BASE = "https://w3id.org/provstore/id/job/0/"
 
-pytestmark = pytest.mark.skipif(torch_release() < (2, 15), reason="torch older than 2.15 has no hooks on collectives")
+pytestmark = needs_hooks
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "PROVSTORE", "TRACE"))}
-    settings = {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "TORCH_FR_BUFFER_SIZE": "2000",
-    }
-    done = subprocess.run(
-        [sys.executable, "-P", str(JOB), str(WORLD), str(folder)],
-        env=kept | settings,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_script(JOB, WORLD, folder)
     assert "codes [0, 0, 0, 0]" in done.stdout, done.stdout + done.stderr
     return folder
 

@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
 import math
 import os
 import struct
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.torch_jobs import needs_hooks, run_script
+
 ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("recorded_training.py")
 WORLD = 4
 
-
-def torch_release() -> tuple[int, ...]:
-    if importlib.util.find_spec("torch") is None:
-        return 0, 0
-    return tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
-
-
-pytestmark = pytest.mark.skipif(torch_release() < (2, 15), reason="torch older than 2.15 has no hooks on collectives")
+pytestmark = needs_hooks
 
 
 def launch(scene: str, folder: Path, world: int = WORLD, **environment: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "PROVSTORE", "TRACE"))}
-    settings = {
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{JOB.parent}",
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "TORCH_FR_BUFFER_SIZE": "20000",
-    }
-    done = subprocess.run(
-        [sys.executable, "-P", str(JOB), scene, str(world), str(folder)],
-        env=kept | settings | environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    settings = {"PYTHONPATH": f"{ROOT}{os.pathsep}{JOB.parent}", "TORCH_FR_BUFFER_SIZE": "20000", **environment}
+    done = run_script(JOB, scene, world, folder, seconds=400, **settings)
     return done.stdout + done.stderr
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.torch_jobs import needs_hooks, torch_release
+
+__all__ = ["needs_hooks", "torch_release"]
 
 JOBS = Path(__file__).with_name("jobs")
 ROOT = Path(__file__).parents[3]
@@ -39,16 +41,6 @@ WAYS = {
 }
 """Folder of a way to a dump → how the reason in the sidecar begins."""
 RECORDER_OFF = {"TORCH_FR_BUFFER_SIZE": "0", "TORCH_INCLUDE_STACK_TRACE": "0"}
-
-
-def torch_release() -> tuple[int, ...]:
-    """Return (major, minor) of the installed torch without importing it; (0, 0) when there is none."""
-    if importlib.util.find_spec("torch") is None:
-        return 0, 0
-    return tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
-
-
-needs_hooks = pytest.mark.skipif(torch_release() < (2, 15), reason="torch older than 2.15 has no hooks on collectives")
 
 
 def run_job(
