@@ -88,11 +88,6 @@ def instance_iri(run: str, attempt: int, backend: str, group: str, seq: int) -> 
     return f"{group_iri(run, attempt, backend, group)}/{seq}"
 
 
-def local_instance_iri(run: str, attempt: int, backend: str, group: str, rank: int, seq: int) -> str:
-    """Return the id of an instance whose sequence number only one rank vouches for."""
-    return f"{group_iri(run, attempt, backend, group)}/local/{rank}/{seq}"
-
-
 def p2p_iri(run: str, attempt: int, backend: str, group: str, rank: int, op_id: int) -> str:
     """Return the id of one send or receive, keyed by its own rank's operation counter."""
     return f"{group_iri(run, attempt, backend, group)}/p2p/{rank}/{op_id}"
