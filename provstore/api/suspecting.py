@@ -42,14 +42,14 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
     """
     log = journal.evidence(run, attempt)
     stored = recording.stored_bundles(journal, run, attempt)
+    bundles = [one for one in stored if epoch in {None, one.epoch}]
     drifts = stored_drifts(journal, [one for one in stored if epoch is None or one.epoch <= epoch])
     if not drifts and next(log.lines(*_CONTENT), None) is None:
         # Only identities are stored: nothing can be told, and nothing needs to be read.
-        counted = sum(int(one.record["actions"]["count"]) for one in stored if epoch in {None, one.epoch})
+        counted = sum(int(one.record["actions"]["count"]) for one in bundles)
         none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
         return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
     actions = list(recording.actions(journal, run, attempt, epoch))
-    bundles = [one for one in stored if epoch in {None, one.epoch}]
     sizes = _sizes(journal, bundles)
     found = suspicious(
         actions,
