@@ -10,9 +10,8 @@ from typing import Any
 from provstore import config
 from provstore.api.assistant import MAX_LIMIT, Argument, Page, Place, Tool, skipped
 from provstore.api.opening import existing
+from provstore.api.overview import listed, overview
 from provstore.errors import InputError
-from provstore.journal import Journal
-from provstore.model.suspicion import Suspicion
 
 _MAX_DEPTH = 50
 _MAX_NODES = 100_000
@@ -66,110 +65,70 @@ def trace_tensor(given: Mapping[str, Any], place: Place) -> Page:
 def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
     """Return the actions that a finding names, with score and reason; what they may have spoilt is only counted."""
     from provstore.api.escalations import earliest
-    from provstore.api.suspecting import suspected
-    from provstore.ingest import recording
 
     epoch = given["epoch"]
-    with Journal.open(_directory(place), writable=False) as journal:
-        run, attempt = _scope(journal, given["run"], given["attempt"])
-        found = suspected(journal, run, attempt, epoch)
-        parts = [one for one in recording.stored_bundles(journal, run, attempt) if epoch in {None, one.epoch}]
-        opened = {name for part in parts for name in part.record["escalations"]}
-        escalation = earliest(
-            one
-            for one in recording.escalations(journal, run, attempt)
-            if epoch is None or f"{one['source']}/esc-{one['number']}" in opened
-        )
+    seen = overview(_directory(place), given["run"], given["attempt"], epoch)
+    opened = {name for one in seen.bundles if epoch in {None, one["epoch"]} for name in one["escalations"]}
+    escalation = earliest(one for one in seen.escalations if epoch is None or _id(one) in opened)
     least, rank = given["min_score"], given["rank"]
-    rows = [
-        one.to_dict() for one in found.suspicious if one.score >= least and (rank is None or one.action.rank == rank)
-    ]
-    undecided = _undecided(found)
+    found = seen.suspicion
+    rows = [one for one in found["suspicious"] if one["score"] >= least and rank in {None, one["rank"]}]
     tail = {
         "total": len(rows),
-        "affected": len(found.affected),
+        "affected": found["affected"],
         "earliest_escalation": escalation,
-        "undecided": undecided,
-        "coverage": dict(found.coverage),
+        "undecided": found["undecided"][:_MOST_UNDECIDED],
+        "coverage": found["coverage"],
     }
-    return Page({"run": run, "attempt": attempt}, "actions", rows, given["limit"], skipped(given["cursor"]), tail)
+    head = {"run": seen.run, "attempt": seen.attempt}
+    return Page(head, "actions", rows, given["limit"], skipped(given["cursor"]), tail)
 
 
 def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
     """Return one training epoch in short: modes, shortfalls, escalations, findings, missing ranks, signatures."""
     from provstore.api.escalations import escalations_in_short
-    from provstore.api.suspecting import suspected
-    from provstore.ingest import recording
 
     epoch = given["epoch"]
-    with Journal.open(_directory(place), writable=False) as journal:
-        run, attempt = _scope(journal, given["run"], given["attempt"])
-        stored = recording.stored_bundles(journal, run, attempt)
-        parts = [one for one in stored if one.epoch == epoch]
-        if not parts:
-            known = sorted({one.epoch for one in stored})
-            text = f"{run}: attempt {attempt}: epoch {epoch} is not stored; stored are {_listed(known)}"
-            raise InputError(text)
-        found = suspected(journal, run, attempt, epoch)
-        opened = {name for part in parts for name in part.record["escalations"]}
-        escalations = [
-            one
-            for one in recording.escalations(journal, run, attempt)
-            if f"{one['source']}/esc-{one['number']}" in opened
-        ]
-        signed = journal.evidence(run, attempt).last_bundle() is not None
+    seen = overview(_directory(place), given["run"], given["attempt"], epoch)
+    parts = [one for one in seen.bundles if one["epoch"] == epoch]
+    if not parts:
+        known = sorted({one["epoch"] for one in seen.bundles})
+        text = f"{seen.run}: attempt {seen.attempt}: epoch {epoch} is not stored; stored are {listed(known)}"
+        raise InputError(text)
+    opened = {name for part in parts for name in part["escalations"]}
+    escalations = escalations_in_short(one for one in seen.escalations if _id(one) in opened)
     counts: dict[str, Counter[str]] = {}
     for part in parts:
-        for name, rows in part.record["counts"].items():
+        for name, rows in part["counts"].items():
             counts.setdefault(name, Counter()).update({row["name"]: row["count"] for row in rows})
-    first = next((one for one in found.suspicious if one.finding.code == "nan-origin"), None)
+    found = seen.suspicion
     head = {
-        "run": run,
-        "attempt": attempt,
+        "run": seen.run,
+        "attempt": seen.attempt,
         "epoch": epoch,
-        "closed": parts[-1].record["closed"],
-        "actions": sum(part.record["actions"]["count"] for part in parts),
+        "closed": parts[-1]["closed"],
+        "actions": sum(part["actions"] for part in parts),
         "counts": {name: dict(sorted(counter.items())) for name, counter in sorted(counts.items())},
-        "missing_ranks": [list(span) for span in parts[-1].record["missing_ranks"]],
-        "findings": dict(sorted(Counter(one.finding.code for one in found.suspicious).items())),
-        "first_non_finite": None if first is None else first.to_dict(),
-        "affected": len(found.affected),
-        "is_signed": signed,
+        "missing_ranks": [list(span) for span in parts[-1]["missing_ranks"]],
+        "findings": dict(sorted(Counter(one["code"] for one in found["suspicious"]).items())),
+        "first_non_finite": next((one for one in found["suspicious"] if one["code"] == "nan-origin"), None),
+        "affected": found["affected"],
+        "is_signed": seen.is_signed,
         "verified": {"evaluated": False, "reason": "provstore verify judges signatures"},
         "replay": {"evaluated": False, "reason": "provstore replay judges it"},
     }
-    undecided = _undecided(found)
-    rows = [{"bundle": part.digest, "part": part.part, "where": part.where} for part in parts]
-    tail = {"escalations": escalations_in_short(escalations)[:MAX_LIMIT], "undecided": undecided}
-    return Page(head, "bundles", rows, MAX_LIMIT, 0, tail)
+    bundles = [{"bundle": part["digest"], "part": part["part"], "where": part["where"]} for part in parts]
+    tail = {"escalations": escalations[:MAX_LIMIT], "undecided": found["undecided"][:_MOST_UNDECIDED]}
+    return Page(head, "bundles", bundles, MAX_LIMIT, 0, tail)
 
 
-def _undecided(found: Suspicion) -> list[dict[str, object]]:
-    told = found.undecided[:_MOST_UNDECIDED]
-    return [{"code": one.code, "what": one.what, "ranks": list(one.ranks)} for one in told]
+def _id(escalation: Mapping[str, Any]) -> str:
+    return f"{escalation['source']}/esc-{escalation['number']}"
 
 
 def _directory(place: Place) -> Path:
     uri = config.store_uri(place.store)
     return existing(config.journal_directory(uri, place.journal), uri)
-
-
-def _scope(journal: Journal, run: str | None, attempt: int | None) -> tuple[str, int]:
-    """Return run and attempt as they are meant; the latest attempt where none is given."""
-    known = [scope for scope in journal.scopes() if scope[0]]
-    fits = [scope for scope in known if run in {None, scope[0]} and attempt in {None, scope[1]}]
-    runs = sorted({name for name, _ in fits})
-    if not fits:
-        text = f"{run}: no such run" if run is not None else "run: none is stored"
-        raise InputError(f"{text}; stored are {_listed(sorted({name for name, _ in known}))}")
-    if len(runs) > 1:
-        raise InputError(f"run: several fit: {_listed(runs)}")
-    return max(fits)
-
-
-def _listed(found: list[Any]) -> str:
-    names = ", ".join(map(str, found[:20])) or "none"
-    return f"{names} and {len(found) - 20} more" if len(found) > 20 else names
 
 
 TOOLS = (

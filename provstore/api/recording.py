@@ -56,6 +56,7 @@ def record(
         SafeModeError: Nothing may be recorded now.
     """
     from provstore import __version__
+    from provstore.api import overview
     from provstore.api.control import require_allowed
     from provstore.ingest.record_flow import RecordRequest
     from provstore.ingest.record_flow import record as record_all
@@ -68,4 +69,10 @@ def record(
     require_allowed("record", store, journal)
     uri = config.store_uri(store)
     with contextlib.closing(journal_for_writing(uri, config.journal_directory(uri, journal))) as opened:
-        return record_all(request, opened, seal)
+        report = record_all(request, opened, seal)
+        changed: dict[tuple[str, int], set[int]] = {}
+        for one in report.epochs:
+            changed.setdefault((one.run, one.attempt), set()).add(one.epoch)
+        for scope, epochs in changed.items():
+            overview.keep(opened, scope, epochs)
+        return report

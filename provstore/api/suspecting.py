@@ -40,16 +40,56 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
         StoreError: The journal is damaged there.
         TrustError: A record is malformed.
     """
+    return suspected_in(journal, run, attempt, (epoch,))[epoch]
+
+
+def suspected_in(journal: Journal, run: str, attempt: int, epochs: Sequence[int | None]) -> dict[int | None, Suspicion]:
+    """Return the suspicious actions of several training epochs of one attempt, and of all of it for ``None``.
+
+    Everything is read once.
+
+    Raises:
+        StoreError: The journal is damaged there.
+        TrustError: A record is malformed.
+    """
     log = journal.evidence(run, attempt)
     stored = recording.stored_bundles(journal, run, attempt)
-    bundles = [one for one in stored if epoch in {None, one.epoch}]
-    drifts = stored_drifts(journal, [one for one in stored if epoch is None or one.epoch <= epoch])
-    if not drifts and next(log.lines(*_CONTENT), None) is None:
-        # Only identities are stored: nothing can be told, and nothing needs to be read.
-        counted = sum(int(one.record["actions"]["count"]) for one in bundles)
-        none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
-        return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
-    actions = list(recording.actions(journal, run, attempt, epoch))
+    drifts = stored_drifts(journal, [one for one in stored if any(e is None or one.epoch <= e for e in epochs)])
+    has_content = next(log.lines(*_CONTENT), None) is not None
+    found: dict[int | None, Suspicion] = {}
+    judged: dict[tuple[int, ...], Suspicion] = {}
+    actions: list[Action] | None = None
+    for epoch in epochs:
+        bundles = [one for one in stored if epoch in {None, one.epoch}]
+        known = [one for one in drifts if epoch is None or one.place[0] <= epoch]
+        if not (known or has_content):
+            # Only identities are stored: nothing can be told, and nothing needs to be read.
+            found[epoch] = _without_content(bundles)
+            continue
+        if actions is None:
+            actions = list(recording.actions(journal, run, attempt, epoch if len(epochs) == 1 else None))
+        own = actions if epoch is None else [one for one in actions if one.epoch == epoch]
+        # Of an attempt with one epoch, all of it is that epoch.
+        key = (len(own), *(one.index for one in bundles))
+        if key not in judged:
+            judged[key] = _judged(journal, bundles, own, known, epoch)
+        found[epoch] = judged[key]
+    return found
+
+
+def _without_content(bundles: Sequence[StoredBundle]) -> Suspicion:
+    counted = sum(int(one.record["actions"]["count"]) for one in bundles)
+    none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
+    return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
+
+
+def _judged(
+    journal: Journal,
+    bundles: Sequence[StoredBundle],
+    actions: Sequence[Action],
+    drifts: Sequence[Drift],
+    epoch: int | None,
+) -> Suspicion:
     sizes = _sizes(journal, bundles)
     found = suspicious(
         actions,

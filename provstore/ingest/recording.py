@@ -18,6 +18,9 @@ from provstore.model.evidence import EPOCH_BUNDLE, EPOCH_LINK, ESCALATION
 
 _EPOCH = b'"kind":"epoch-'
 """Stands in epoch bundles and in epoch links."""
+_ESCALATION = b'"kind":"escalation"'
+MARKS = (action_records.OPENING, _EPOCH, _ESCALATION)
+"""What every record holds that tells of a recorded epoch."""
 _MAX_TABLE_LINE = 1 << 20
 
 
@@ -89,7 +92,9 @@ def actions(journal: Journal, run: str, attempt: int, epoch: int | None = None) 
         TrustError: A record of this kind is malformed.
         StoreError: The journal is damaged there.
     """
-    for line in journal.evidence(run, attempt).lines():
+    # Records are canonical: one of this epoch holds its number in these very bytes.
+    marks = () if epoch is None else (f'"epoch":{epoch}'.encode(),)
+    for line in journal.evidence(run, attempt).lines(*marks):
         if line.startswith(action_records.OPENING):
             action = read_quickly(line)
             if epoch is None or action.epoch == epoch:
@@ -98,7 +103,7 @@ def actions(journal: Journal, run: str, attempt: int, epoch: int | None = None) 
 
 def escalations(journal: Journal, run: str, attempt: int) -> Iterator[dict[str, Any]]:
     """Yield the escalation records of an attempt as they stand in the journal."""
-    for line in journal.evidence(run, attempt).lines(b'"kind":"escalation"'):
+    for line in journal.evidence(run, attempt).lines(_ESCALATION):
         said = records.parse(line)
         if said["kind"] == ESCALATION:
             yield said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import threading
@@ -75,8 +76,13 @@ class Journal:
     @property
     def position(self) -> int:
         """Number of the last batch, record or bundle; 0 when there is none. A graph that has applied it has all."""
-        last = [entries[-1].jseq for entries in (self._entries, self._evidence_entries) if entries]
-        return max(last, default=0)
+        return max((entries[-1].jseq for entries in (self._entries, self._evidence_entries) if entries), default=0)
+
+    @property
+    def end(self) -> Entry | None:
+        """Where the last of all its frames lies."""
+        last = [entries[-1] for entries in (self._entries, self._evidence_entries, self._event_entries) if entries]
+        return max(last, key=lambda entry: entry.jseq, default=None)
 
     def append(self, block: Block, origin: Origin | None = None) -> int:
         """Return the number under which the batch, and the bytes it was read from, are durable.
@@ -159,8 +165,7 @@ class Journal:
             StoreError: Something is missing or altered and there is no ``on_problem``.
         """
         until = self.settled()
-        blocks = self.blocks(after, on_problem, until=until)
-        frames = self.evidence_frames(after, until, on_problem)
+        blocks, frames = self.blocks(after, on_problem, until=until), self.evidence_frames(after, until, on_problem)
         return heapq.merge(blocks, frames, key=lambda numbered: numbered[0])
 
     def settled(self) -> int:
@@ -197,12 +202,9 @@ class Journal:
     def events(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Yield (number, content) of what happened to the journal itself: recoveries, a full disk."""
         for entry, payload in segments.payloads(self.directory, self._event_entries):
-            try:
-                said = canonical.parse(payload)
-            except InputError:
-                continue
-            if isinstance(said, dict):
-                yield entry.jseq, dict(said)
+            with contextlib.suppress(InputError):
+                if isinstance(said := canonical.parse(payload), dict):
+                    yield entry.jseq, dict(said)
 
     def scopes(self) -> list[Scope]:
         """Return every (run, attempt) of which there are batches or evidence, in order of their names.
