@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from provstore import config
-from provstore.api.assistant import MAX_LIMIT, Argument, Page, Place, Tool, skipped
+from provstore.api.assistant_terms import MAX_LIMIT, Argument, Page, Place, Tool, skipped
 from provstore.api.opening import existing
 from provstore.api.overview import listed, overview
 from provstore.errors import InputError
