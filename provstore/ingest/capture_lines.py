@@ -86,10 +86,10 @@ def call(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Va
 
 
 def _notes(said: Mapping[str, Any], base: str, rank: int) -> dict[str, str]:
-    """Return what else is known of a call: how tainted it is, and of a part the action that has its tensors."""
-    first, taint = count_or_none(said, "part_of"), count_or_none(said, "taint")
-    notes = {} if first is None else {"part_of": f"{base}{first}/{rank}"}
-    return notes if taint is None else notes | {"taint_chain_length": str(taint)}
+    """Return what else is known of a call: taint, what it sets up, and of a part the action that has its tensors."""
+    first, taint, setup = count_or_none(said, "part_of"), count_or_none(said, "taint"), text_or_none(said, "setup")
+    notes = {"part_of": None if first is None else f"{base}{first}/{rank}", "setup": setup, "taint_chain_length": taint}
+    return {name: str(value) for name, value in notes.items() if value is not None}
 
 
 def tensor(said: Mapping[str, Any], rank: int, epoch: int, step: int | None) -> Values:

@@ -43,6 +43,9 @@ SHORTFALLS = (
 )
 """Why less was stored than the policy demands."""
 
+SETUP, DDP_BUCKETS = "setup", "ddp-buckets"
+"""Note of a call that a process makes once, whatever epoch that is in; and its value where DDP tells its buckets."""
+
 
 @dataclass(frozen=True, slots=True)
 class RiskContext:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from provstore.model.action import LOAD, SAVE, Action
+from provstore.model.recording import SETUP
 
 Key = tuple[object, ...]
 
@@ -60,6 +61,17 @@ class Placed:
     bucket: Bucket
     place: int
     """Number among the rank's actions of the epoch."""
+
+
+def both_placed(a: Sequence[Action], b: Sequence[Action]) -> tuple[list[Placed], list[Placed], int]:
+    """Return the actions of a rank in both runs with their places, and how many were left out.
+
+    DDP tells its buckets in the second step of a process: a re-run of a later epoch does so there, which the run itself
+    did before. Where the runs have other numbers of such calls, they are left out.
+    """
+    kept = [[one for one in side if SETUP not in one.extra] for side in (a, b)]
+    lone = [len(side) - len(rest) for side, rest in zip((a, b), kept, strict=True)]
+    return (placed(a), placed(b), 0) if lone[0] == lone[1] else (placed(kept[0]), placed(kept[1]), sum(lone))
 
 
 def placed(actions: Iterable[Action]) -> list[Placed]:

@@ -7,7 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 
 from provstore.analysis.divergence import divergence as words
-from provstore.analysis.divergence.alignment import GroupFacts, Key, Placed, Shifts, aligned, key_of, placed, shifts_of
+from provstore.analysis.divergence.alignment import (
+    GroupFacts,
+    Key,
+    Placed,
+    Shifts,
+    aligned,
+    both_placed,
+    key_of,
+    shifts_of,
+)
 from provstore.analysis.divergence.divergence import KINDS, Correlation, Coverage, Divergence, Event, Point
 from provstore.analysis.divergence.reading import Reading, reading_of
 from provstore.errors import InputError
@@ -86,7 +95,8 @@ class Comparison:
 
     def _rank(self, number: int, a: Sequence[Action], b: Sequence[Action]) -> None:
         """Compare what one rank did."""
-        left, right = placed(a), placed(b)
+        left, right, lone = both_placed(a, b)
+        self._coverage.skip("setup-of-one-process", lone)
         shifts = shifts_of(left, right, self._aligned)
         for (group, _), shift in shifts.items():
             if shift:

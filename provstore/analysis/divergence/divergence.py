@@ -67,9 +67,10 @@ class Coverage:
     different: int = 0
     not_comparable: dict[str, int] = field(default_factory=dict)
 
-    def skip(self, reason: str) -> None:
-        """Count one digest that could not be compared."""
-        self.not_comparable[reason] = self.not_comparable.get(reason, 0) + 1
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count digests that could not be compared."""
+        if count:
+            self.not_comparable[reason] = self.not_comparable.get(reason, 0) + count
 
     def to_dict(self) -> dict[str, object]:
         """Return it as JSON values, with what the share of equal ones is a share of."""

@@ -14,7 +14,7 @@ from provstore.capture.content.budget import CALL_FLAG
 from provstore.capture.recording import contents, names
 from provstore.capture.recording.alarms import Alarms
 from provstore.capture.recording.anchors import OrderAnchor
-from provstore.capture.recording.carriers import Carriers
+from provstore.capture.recording.carriers import Carriers, tells_buckets
 from provstore.capture.recording.content_maker import ContentMaker
 from provstore.capture.recording.contents import Content
 from provstore.capture.recording.group_methods import reduce_op_under_way
@@ -26,6 +26,7 @@ from provstore.capture.recording.taint import Taint
 from provstore.capture.recording.wish import Wish
 from provstore.model.recording import (
     CAPTURE_FAULT,
+    DDP_BUCKETS,
     FULL,
     NO_TENSOR_ACCESS,
     UNKNOWN,
@@ -50,6 +51,8 @@ class Recorded:
     entry: Entry | None = None
     further: list[tuple[dict[str, Any], Entry]] = field(default_factory=list)
     """Line and entry of each part after the first, where the backend makes several calls of one."""
+    is_setup: bool = False
+    """DDP tells its buckets in it, once in each process."""
     is_done: bool = False
 
 
@@ -95,7 +98,7 @@ class CallRecorder:
             recorded.judged = self._judge.call(call)
             recorded.reduce_op = reduce_op_under_way()
             call.is_from_python = recorded.reduce_op is not None
-            recorded.carries = self._carriers.carried(call)
+            recorded.carries, recorded.is_setup = self._carriers.carried(call), tells_buckets(call)
             # No method of Python is under way: the reducer of DDP, which holds its buckets, issues the call.
             call.is_kept = bool(recorded.carries) and recorded.reduce_op is None and self._carriers.is_of_ddp(call)
             if recorded.reduce_op is None and (recorded.carries or self._is_of_reducer(call)):
@@ -119,7 +122,10 @@ class CallRecorder:
             self._guard.hook(self._group_seen, call)
         for part in range(call.parts):
             number = call.op_id if call.is_point_to_point else (call.seq or 0) + part
-            self._order.add(op, group, number, is_point_to_point=call.is_point_to_point)
+            if recorded.is_setup:
+                self._order.leave_out(group, number)
+            else:
+                self._order.add(op, group, number, is_point_to_point=call.is_point_to_point)
             line = self._line(call, recorded, op, group, part)
             unfinished = partial(self._unfinished, line, recorded)
             entry = Entry(None, needs_step=True, ordinal=line["ordinal"], unfinished=unfinished)
@@ -309,6 +315,8 @@ class CallRecorder:
             said["peer" if call.is_point_to_point else "root"] = other
         if recorded.reduce_op is not None:
             said["reduce_op"] = recorded.reduce_op
+        if recorded.is_setup:
+            said["setup"] = DDP_BUCKETS
         if call.parts > 1:
             said["parts"] = call.parts
         if part and call.seq is not None:

@@ -7,6 +7,7 @@ gradients became ready. Rank 0 then tells the others by two broadcasts, which ar
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,9 +17,21 @@ from provstore.capture.fail_open import tried
 _ALL_REDUCE, _BROADCAST = "ALLREDUCE", "BROADCAST"
 _INDEX_DTYPE = "torch.int32"
 """Of the tensors in which DDP tells its buckets."""
+_TELLS = ("torch.nn.parallel.distributed", "_pre_forward")
+"""Module and method of DDP that has its reducer make them anew."""
 
 NOT_KNOWN = "which gradients the buckets of DDP hold is not known"
 NO_SUCH_CALL = "no call of the step is of the size and type of its bucket"
+
+
+def tells_buckets(call: LiveCall) -> bool:
+    """Return whether a call, about to be issued, is one in which DDP tells its new buckets, as who makes it shows."""
+    if call.name != _BROADCAST or len(call.outputs) != 1 or str(call.outputs[0].dtype) != _INDEX_DTYPE:
+        return False
+    frame = sys._getframe(1)  # noqa: SLF001  the stack itself would hold every caller
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("provstore.capture."):
+        frame = frame.f_back
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) == _TELLS
 
 
 class Carriers:

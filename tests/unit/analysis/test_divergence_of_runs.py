@@ -58,6 +58,30 @@ def test_equal_runs_have_no_first_difference() -> None:
     assert found.coverage.to_dict()["similarity"] == {"equal": 96, "of": 96}
 
 
+def test_calls_that_a_process_makes_once_do_not_part_a_run_from_its_re_run() -> None:
+    def told(rank: int, step: int, seq: int) -> Action:
+        return call(rank, step, seq, op="broadcast", extra={"setup": "ddp-buckets"})
+
+    again = []
+    for rank in range(RANKS):
+        for step in range(STEPS):
+            again += [told(rank, step, 2), told(rank, step, 3)] if step == 1 else []
+            first = step * CALLS + (2 if step else 0)
+            again += [
+                call(rank, step, first + at, digest_in=f"sha256:in-{rank}-{step * CALLS + at}",
+                     digest_out=f"sha256:out-{step * CALLS + at}")
+                for at in range(CALLS)
+            ]  # fmt: skip
+    found = diff(run(), again)
+
+    assert found.first_divergence is None
+    assert (found.coverage.equal, found.coverage.compared) == (96, 96)
+    assert found.coverage.not_comparable == {"setup-of-one-process": 8}
+    both = diff(again, changed(again, lambda one: one.op == "broadcast" and one.rank == 2, digest_in="sha256:other"))
+    assert both.first_divergence is not None, "where both runs have them they are compared"
+    assert both.first_divergence.ranks == (2,)
+
+
 def test_runs_without_digests_cannot_be_told_apart() -> None:
     bare = changed(run(), lambda _: True, digest_in=None, digest_out=None, digest_kind=None)
     found = diff(bare, bare)

@@ -66,6 +66,29 @@ def test_every_gradient_names_the_bucket_that_really_held_it_in_every_step(recor
         assert unknown == {}
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_two_calls_in_which_ddp_tells_its_buckets_are_marked_and_no_other(recorded: Path, way: str) -> None:
+    # DDP has no second buckets where it looks for unused parameters. In the way "plain" the program broadcasts, too, a
+    # tensor of that type and size.
+    for rank in range(RANKS):
+        marked = [line for line in lines(recorded / way, rank, "call") if "setup" in line]
+        assert [line["setup"] for line in marked] == ([] if way == "unused" else ["ddp-buckets"] * 2)
+        assert [line["shapes_out"] for line in marked[:1]] == [[[COUNT + 1]]] * len(marked[:1])
+        assert len({line["step"] for line in marked}) <= 1
+
+
+def test_the_order_of_calls_is_equal_whether_ddp_tells_its_buckets_now_or_later(recorded: Path) -> None:
+    # "late" was trained for a step before it was recorded, so that DDP tells its buckets in the first step that is.
+    found = {way: [line["order"] for line in lines(recorded / way, 0, "anchor")] for way in ("view", "late")}
+    steps = {
+        way: {line["step"] for line in lines(recorded / way, 0, "call") if "setup" in line} for way in ("view", "late")
+    }
+
+    assert steps == {"view": {1}, "late": {0}}
+    assert len(found["view"]) == STEPS
+    assert found["view"] == found["late"]
+
+
 def test_gradients_that_are_accumulated_first_are_carried_by_the_pass_that_reduces_them(recorded: Path) -> None:
     folder = recorded / "accumulated"
 

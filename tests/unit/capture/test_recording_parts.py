@@ -216,6 +216,21 @@ def test_the_order_of_calls_begins_anew_with_each_epoch() -> None:
     assert one.digest() == f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
 
 
+def test_calls_in_which_ddp_tells_its_buckets_change_neither_the_order_nor_the_numbers_after_them() -> None:
+    early, late = OrderAnchor(), OrderAnchor()
+    early.add("all_reduce", "0@0-1", 20)
+    early.add("all_reduce", "0@0-1", 21)
+    early.add("barrier", "0@0-1", 22)
+    late.leave_out("0@0-1", 3)
+    late.add("all_reduce", "0@0-1", 4)
+    late.leave_out("0@0-1", 5)
+    late.leave_out("0@0-1", 6)
+    late.add("all_reduce", "0@0-1", 7)
+    late.add("barrier", "0@0-1", 8)
+
+    assert late.digest() == early.digest()
+
+
 def test_addresses_lose_user_and_password_and_files_are_named_with_size_and_digest(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "model.bin").write_bytes(b"abc")
