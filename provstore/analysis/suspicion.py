@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from provstore.analysis.action_order import ActionOrder
 from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.replicas import Drift
 from provstore.model.action import ACTIVATION, GRADIENT, Action
@@ -34,7 +35,8 @@ ALARM = 6.0
 """Robust distance at which the score is 0.8."""
 _LEAST_SPREAD = 0.15
 """Decades; at the alarm a factor of 8: ranks that lie closer together than this differ by their batches."""
-_ATTRIBUTES = 2
+_LEAST_SIZE = 1e-45
+"""Nothing is nearer to zero: what is exactly zero has no decade."""
 _LEAST_RANKS = 4
 _LEAST_HISTORY = 3
 _SCORE_LIMIT = 0.8
@@ -71,7 +73,7 @@ def suspicious(
         mismatches: ``action_id`` → in words, how its stored output differs from what its inputs give.
         accused: ``action_id`` → the finding of a diagnosis that names it.
     """
-    run = _Run(list(actions))
+    run = ActionOrder(list(actions))
     found: dict[tuple[str, str], SuspiciousAction] = {}
     undecided: list[Undecided] = []
     apart = list(_disagreements(run, undecided))
@@ -85,53 +87,15 @@ def suspicious(
           if name in run.by_id),
     ):  # fmt: skip
         found.setdefault((one.action.action_id, one.finding.code), one)
-    ordered = sorted(found.values(), key=lambda one: (run.place[one.action.action_id], one.finding.code))
-    names = {one.action.action_id for one in ordered}
-    affected = tuple(one.action_id for one in run.actions if one.action_id in run.after(names) - names)
+    names = {name for name, _ in found}
+    place = {one.action_id: at for at, one in enumerate(run.actions) if one.action_id in names}
+    ordered = sorted(found.values(), key=lambda one: (place[one.action.action_id], one.finding.code))
+    spoilt = run.after(names) - names
+    affected = tuple(one.action_id for one in run.actions if one.action_id in spoilt) if spoilt else ()
     return Suspicion(tuple(ordered), affected, tuple(undecided), _coverage(run, sizes_of))
 
 
-class _Run:
-    """Actions with their order: by rank, and by the instance that several ranks share."""
-
-    def __init__(self, actions: list[Action]) -> None:
-        self.actions = actions
-        self.by_id = {one.action_id: one for one in actions}
-        self.place = {one.action_id: at for at, one in enumerate(actions)}
-        self.ranks: dict[int, list[Action]] = defaultdict(list)
-        self.instances: dict[str, list[Action]] = defaultdict(list)
-        for one in actions:
-            self.ranks[one.rank].append(one)
-            if one.chain is not None:
-                self.instances[one.chain].append(one)
-        self._after: dict[frozenset[str], set[str]] = {}
-
-    def after(self, names: Iterable[str]) -> set[str]:
-        """Return the ids of the actions that come after some, on their ranks and through shared instances."""
-        key = frozenset(names)
-        if key not in self._after:
-            self._after[key] = self._spread(key)
-        return self._after[key]
-
-    def _spread(self, names: frozenset[str]) -> set[str]:
-        position = {one.action_id: at for rows in self.ranks.values() for at, one in enumerate(rows)}
-        reached: dict[int, int] = {}
-        """Rank → place in its order from which everything is reached."""
-        waiting = [(self.by_id[name], position[name]) for name in names if name in self.by_id]
-        while waiting:
-            action, at = waiting.pop()
-            rows = self.ranks[action.rank]
-            until = reached.get(action.rank, len(rows))
-            if at >= until:
-                continue
-            reached[action.rank] = at
-            for row in rows[at:until]:
-                shared = self.instances[row.chain] if row.chain is not None else ()
-                waiting += [(other, position[other.action_id]) for other in shared if other.rank != action.rank]
-        return {row.action_id for rank, at in reached.items() for row in self.ranks[rank][at:]}
-
-
-def _origins(run: _Run, losses: Losses, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
+def _origins(run: ActionOrder, losses: Losses, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield the actions into which a rank put values that are not finite while all that reached it was finite."""
     # Activations may hold infinities on purpose, as masks do: what follows from them tells.
     first = {
@@ -191,7 +155,7 @@ def _surety(before: Sequence[Action]) -> bool | None:
     return True
 
 
-def _of_losses(run: _Run, losses: Losses) -> list[tuple[Action, str]]:
+def _of_losses(run: ActionOrder, losses: Losses) -> list[tuple[Action, str]]:
     """Return the first reduction of the ranks whose loss is the first that is not finite, while others are finite."""
     steps = sorted({step for of_rank in losses.values() for step in of_rank})
     for step in steps:
@@ -215,7 +179,7 @@ def _of_losses(run: _Run, losses: Losses) -> list[tuple[Action, str]]:
     return []
 
 
-def _disagreements(run: _Run, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
+def _disagreements(run: ActionOrder, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield the minority where ranks that must hold the same bytes do not."""
     blamed: set[int] = set()
     for rows in run.instances.values():
@@ -249,7 +213,7 @@ def _disagreements(run: _Run, undecided: list[Undecided]) -> Iterable[Suspicious
 
 
 def _drifted(
-    run: _Run, drifts: Sequence[Drift], blamed: Mapping[int, Action], undecided: list[Undecided]
+    run: ActionOrder, drifts: Sequence[Drift], blamed: Mapping[int, Action], undecided: list[Undecided]
 ) -> Iterable[SuspiciousAction]:
     """Yield, for each rank that no longer holds what its like hold, its first call that can have met the change.
 
@@ -272,7 +236,7 @@ def _drifted(
             yield _named(run, one, DRIFT, summary, is_sure=drift.is_sure, evidence=drift.evidence(rank))
 
 
-def _outliers(run: _Run, sizes_of: SizesOf | None, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
+def _outliers(run: ActionOrder, sizes_of: SizesOf | None, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield what a rank put into a reduction that is far larger or smaller than what the others put in.
 
     A rank that differs so in all its calls, because of its place in the model, is not unusual.
@@ -285,14 +249,11 @@ def _outliers(run: _Run, sizes_of: SizesOf | None, undecided: list[Undecided]) -
         if rows[0].op in COMPARED_IN:
             said = {one.action_id: size for one in rows if one.finite_in is not False and (size := sizes_of(one))}
             few += 2 <= len(said) < _LEAST_RANKS
-            shifts |= _shifts(said) if len(said) >= _LEAST_RANKS else {}
-    distances: dict[str, float] = {}
-    for at in range(_ATTRIBUTES):
-        for name, away in _distances(run, {name: values[at] for name, values in shifts.items()}):
-            distances[name] = max(distances.get(name, 0.0), away, key=abs)
-    for name, away in distances.items():
-        one, score = run.by_id[name], score_of(away)
-        if score > _SCORE_LIMIT:
+            if len(said) >= _LEAST_RANKS:
+                shifts.update(_shifts(said))
+    shifted = [run.by_id[name] for name in shifts]
+    for one, away in zip(shifted, _distances(shifted, list(shifts.values())), strict=True):
+        if abs(away) >= ALARM and score_of(away) > _SCORE_LIMIT:
             direction = "larger" if away > 0 else "smaller"
             text = (
                 f"rank {one.rank}: what it puts into {_words(one)} is far {direction} than what the other ranks put in"
@@ -305,33 +266,37 @@ def _outliers(run: _Run, sizes_of: SizesOf | None, undecided: list[Undecided]) -
         )
 
 
-def _distances(run: _Run, shifts: Mapping[str, float]) -> Iterable[tuple[str, float]]:
-    """Yield how many robust spreads each action lies from the middle, beyond what its rank does as a habit.
+def _distances(actions: Sequence[Action], shifts: Sequence[tuple[float, float]]) -> list[float]:
+    """Return how many robust spreads each action lies from the middle, beyond what its rank does as a habit.
 
-    The spread is that of all calls of the group: among the few ranks of one call it is small by chance at times.
+    Of norm and largest value, the one that lies farther away counts. The spread is that of all calls of the group:
+    among the few ranks of one call it is small by chance at times.
     """
-    of_group: dict[str | None, list[float]] = defaultdict(list)
-    of_rank: dict[tuple[int, str | None], list[float]] = defaultdict(list)
-    for name, shift in shifts.items():
-        one = run.by_id[name]
-        of_group[one.group].append(abs(shift))
-        of_rank[one.rank, one.group].append(shift)
-    spreads = {group: max(1.4826 * median(away), _LEAST_SPREAD) for group, away in of_group.items()}
-    habits = {key: median(own) if len(own) > _LEAST_HISTORY else 0.0 for key, own in of_rank.items()}
-    for name, shift in shifts.items():
-        one = run.by_id[name]
-        yield name, (shift - habits[one.rank, one.group]) / spreads[one.group]
+    members = [(one.rank, one.group) for one in actions]
+    farthest = [0.0] * len(members)
+    for column in zip(*shifts, strict=True):
+        of_group: dict[str | None, list[float]] = defaultdict(list)
+        of_rank: dict[tuple[int, str | None], list[float]] = defaultdict(list)
+        for member, shift in zip(members, column, strict=True):
+            of_group[member[1]].append(abs(shift))
+            of_rank[member].append(shift)
+        spreads = {group: max(1.4826 * median(away), _LEAST_SPREAD) for group, away in of_group.items()}
+        habits = {member: median(own) if len(own) > _LEAST_HISTORY else 0.0 for member, own in of_rank.items()}
+        for at, (member, shift) in enumerate(zip(members, column, strict=True)):
+            away = (shift - habits[member]) / spreads[member[1]]
+            if abs(away) > abs(farthest[at]):
+                farthest[at] = away
+    return farthest
 
 
 def _shifts(sizes: Mapping[str, Sizes]) -> dict[str, tuple[float, float]]:
     """Return how many decades norm and largest value of each lie from the middle of all."""
-    logs = {name: (_decades(size.norm), _decades(size.abs_max)) for name, size in sizes.items()}
-    norm, largest = (median(values[at] for values in logs.values()) for at in range(_ATTRIBUTES))
-    return {name: (values[0] - norm, values[1] - largest) for name, values in logs.items()}
-
-
-def _decades(value: float) -> float:
-    return math.log10(max(abs(value), 1e-45))
+    norms = [math.log10(max(abs(size.norm), _LEAST_SIZE)) for size in sizes.values()]
+    largest = [math.log10(max(abs(size.abs_max), _LEAST_SIZE)) for size in sizes.values()]
+    middle, middle_largest = median(norms), median(largest)
+    return {
+        name: (norm - middle, most - middle_largest) for name, norm, most in zip(sizes, norms, largest, strict=True)
+    }
 
 
 def score_of(distance: float) -> float:
@@ -340,7 +305,7 @@ def score_of(distance: float) -> float:
     return _SCORE_LIMIT * away / ALARM if away < ALARM else 1 - 0.2 * ALARM / away
 
 
-def _recomputed(run: _Run, mismatches: Mapping[str, str]) -> Iterable[SuspiciousAction]:
+def _recomputed(run: ActionOrder, mismatches: Mapping[str, str]) -> Iterable[SuspiciousAction]:
     for name, words in mismatches.items():
         if name in run.by_id:
             one = run.by_id[name]
@@ -349,7 +314,7 @@ def _recomputed(run: _Run, mismatches: Mapping[str, str]) -> Iterable[Suspicious
 
 
 def _named(
-    run: _Run,
+    run: ActionOrder,
     action: Action,
     code: str,
     summary: str,
@@ -359,7 +324,6 @@ def _named(
     evidence: Sequence[Evidence] = (),
 ) -> SuspiciousAction:
     key = hashlib.sha256(f"{code}\0{action.action_id}".encode()).hexdigest()[:16]
-    victims = {run.by_id[name].rank for name in run.after((action.action_id,))} - {action.rank}
     group = None if action.group is None else GroupName(action.group, "", None, "observed")
     finding = Finding(
         key=key,
@@ -368,7 +332,7 @@ def _named(
         summary=f"{summary}.",
         confidence="certain" if is_sure else "probable",
         culprits=(Culprit(action.rank),),
-        victims=tuple(sorted(victims)),
+        victims=tuple(sorted(run.ranks_after(action.action_id) - {action.rank})),
         group=group,
         op=action.op,
         seq=action.seq,
@@ -385,7 +349,7 @@ def _words(action: Action) -> str:
     return f"{action.op}{number}{group}{step}"
 
 
-def _coverage(run: _Run, sizes_of: SizesOf | None) -> dict[str, int]:
+def _coverage(run: ActionOrder, sizes_of: SizesOf | None) -> dict[str, int]:
     # A barrier has no tensors: nothing is missing of it.
     calls = [one for one in run.actions if one.chain is not None and (one.side != "call" or one.shortfall)]
     return {

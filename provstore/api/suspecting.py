@@ -133,9 +133,12 @@ def _losses(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[int, dict
 def _sizes(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[str, Sizes]:
     """Return the sizes that each stored line of statistics tells, by the reference that actions have to it."""
     found: dict[str, Sizes] = {}
-    for line in (line for bundle in bundles for line in recording.table_lines(journal, bundle, STATISTICS)):
-        with contextlib.suppress(InputError):
-            told = statistics_line.sizes(line)
+    for bundle in bundles:
+        for line in recording.table_lines(journal, bundle, STATISTICS):
+            try:
+                told = statistics_line.sizes(line)
+            except InputError:
+                continue
             if told is not None:
                 found[statistics_line.ref(line)] = Sizes(*told)
     return found
@@ -143,5 +146,7 @@ def _sizes(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[str, Sizes
 
 def _put_in(action: Action, sizes: Mapping[str, Sizes]) -> Sizes | None:
     """Return the size of what a rank put into a call: of two lines of statistics, that of the output is first."""
-    refs = [ref for ref in (action.delta_ref, *action.evidence_refs) if ref is not None and ref in sizes]
-    return sizes[refs[1]] if len(refs) == 2 and refs[0] == action.delta_ref else None
+    if action.delta_ref not in sizes:
+        return None
+    told = [ref for ref in action.evidence_refs if ref in sizes]
+    return sizes[told[0]] if len(told) == 1 else None

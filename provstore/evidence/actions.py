@@ -23,6 +23,7 @@ RECORDED = "recorded"
 _USUAL_SIDE = "in"
 """Of a call in a group, where its record names no side."""
 _NS_PER_MS = 1_000_000
+_MOST_DIGITS = 20
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _NUMBERED = b'"kind":"action","n":'
 _TOP = (
@@ -149,60 +150,79 @@ def read(line: bytes) -> Action:
     return of_record(said)
 
 
+class _Draft:
+    """An action that is being filled in: filling in a frozen one takes three times as long, and runs have many."""
+
+    __slots__ = Action.__slots__
+
+
 def of_record(said: Mapping[str, Any]) -> Action:
     """Return the action of a record that was read strictly."""
     training = said["training"]
     top, own = said.get, training.get
-    shapes_in, dtypes_in = _shapes(own("shapes_in")), _texts(own("dtypes_in"))
-    shapes_out = shapes_in if own("out_as_in") else _shapes(own("shapes_out"))
-    dtypes_out = _texts(own("dtypes_out"))
-    backend, op = named(said)
-    return Action(
-        action_id=said["action_id"],
-        op=op,
-        rank=said["rank"],
-        at_ns=canonical.tagged_integer(said["at"]),
-        side_effect_class=said["side_effect_class"],
-        mode=said["recording_mode"],
-        policy_mode=training["policy_mode"],
-        policy_reason=training["policy_reason"],
-        epoch=own("epoch"),
-        step=own("step"),
-        backend=backend,
-        group=own("group"),
-        seq=own("seq"),
-        op_id=own("op_id"),
-        peer=own("peer"),
-        side=own("side", None if "group" not in training else _USUAL_SIDE),
-        chain=top("causal_chain_id"),
-        parent=top("parent_action_id"),
-        shortfall=tuple(training["shortfall"]),
-        escalations=tuple(own("escalations", ())),
-        finite_in=own("finite_in"),
-        finite_out=own("finite_out"),
-        digest_in=top("pre_state_digest"),
-        digest_out=top("post_state_digest"),
-        digest_kind=top("state_digest_kind"),
-        shapes_in=shapes_in,
-        shapes_out=shapes_out,
-        dtypes_in=dtypes_in,
-        dtypes_out=dtypes_in if dtypes_out is None and shapes_out is not None else dtypes_out,
-        reduce_op=own("reduce_op"),
-        root=own("root"),
-        delta_ref=top("delta_ref"),
-        evidence_refs=tuple(top("evidence_refs", ())),
-        name=own("name"),
-        carried_by=tuple(own("carried_by", ())),
-        extra={row["n"]: row["v"] for row in own("notes", ())},
-    )
+    draft: Any = _Draft()
+    draft.action_id = said["action_id"]
+    draft.backend, draft.op = named(said)
+    draft.rank = said["rank"]
+    draft.at_ns = _moment(said["at"])
+    draft.side_effect_class = said["side_effect_class"]
+    draft.mode = said["recording_mode"]
+    draft.policy_mode = training["policy_mode"]
+    draft.policy_reason = training["policy_reason"]
+    draft.epoch = own("epoch")
+    draft.step = own("step")
+    draft.group = own("group")
+    draft.seq = own("seq")
+    draft.op_id = own("op_id")
+    draft.peer = own("peer")
+    draft.side = own("side", None if "group" not in training else _USUAL_SIDE)
+    draft.chain = top("causal_chain_id")
+    draft.parent = top("parent_action_id")
+    draft.shortfall = tuple(training["shortfall"])
+    draft.escalations = tuple(training["escalations"]) if "escalations" in training else ()
+    draft.finite_in = own("finite_in")
+    draft.finite_out = own("finite_out")
+    draft.digest_in = top("pre_state_digest")
+    draft.digest_out = top("post_state_digest")
+    draft.digest_kind = top("state_digest_kind")
+    _fill_in_tensors(draft, training)
+    draft.reduce_op = own("reduce_op")
+    draft.root = own("root")
+    draft.delta_ref = top("delta_ref")
+    draft.evidence_refs = tuple(said["evidence_refs"]) if "evidence_refs" in said else ()
+    draft.name = own("name")
+    draft.carried_by = tuple(training["carried_by"]) if "carried_by" in training else ()
+    draft.extra = {row["n"]: row["v"] for row in training["notes"]} if "notes" in training else {}
+    draft.__class__ = Action
+    action: Action = draft
+    return action
 
 
-def _shapes(found: list[list[int]] | None) -> tuple[tuple[int, ...], ...] | None:
-    return None if found is None else tuple(map(tuple, found))
+def _fill_in_tensors(draft: Any, training: Mapping[str, Any]) -> None:
+    """Say what went in and came out; what came out need not be said again where it is as what went in."""
+    dtypes, shapes = training.get("dtypes_in"), training.get("shapes_in")
+    draft.dtypes_in = dtypes = None if dtypes is None else tuple(dtypes)
+    draft.shapes_in = shapes = None if shapes is None else tuple(map(tuple, shapes))
+    if not training.get("out_as_in"):
+        shapes = training.get("shapes_out")
+        shapes = None if shapes is None else tuple(map(tuple, shapes))
+    draft.shapes_out = shapes
+    dtypes_out = training.get("dtypes_out")
+    if dtypes_out is not None:
+        dtypes = tuple(dtypes_out)
+    elif shapes is None:
+        dtypes = None
+    draft.dtypes_out = dtypes
 
 
-def _texts(found: list[str] | None) -> tuple[str, ...] | None:
-    return None if found is None else tuple(found)
+def _moment(text: str) -> int:
+    """Return a tagged integer; one that is spelled as it would be written needs no closer look."""
+    digits = text[4:]
+    if len(digits) < _MOST_DIGITS and digits.isdecimal():
+        value = int(digits)
+        if value <= canonical.INT64_MAX and text == f"i64:{value}":
+            return value
+    return canonical.tagged_integer(text)
 
 
 def _shorten(training: dict[str, Any]) -> None:

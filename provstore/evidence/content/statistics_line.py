@@ -7,6 +7,7 @@ Floats travel as ``f64:`` strings, counts as integers; smallest, largest and per
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -39,6 +40,7 @@ Number = float | int
 _COUNTS = ("nan", "neg_inf", "pos_inf", "zero")
 _VALUES = ("abs_max", "l2", "max", "mean", "min", "variance", "delta_abs_max", "delta_l2")
 _FLOATS = frozenset({"mean", "variance", "l2", "delta_l2"})
+_USUAL_DOUBLE = re.compile(r"f64:-?0x(?:1\.[0-9a-f]{13}p(?:\+0|[+-][1-9][0-9]?)|0\.0p\+0)")
 _PERCENTILES = tuple(f"p{percent:02d}" for percent in PERCENTS)
 
 
@@ -141,8 +143,15 @@ def sizes(data: bytes) -> tuple[float, float] | None:
         raise InputError(f"statistics: method: is not {METHOD}")
     if "l2" not in value or "abs_max" not in value:
         return None
-    found = float(_untagged(value["l2"])), float(_untagged(value["abs_max"]))
-    if any(map(math.isnan, found)):
+    return _size(value["l2"]), _size(value["abs_max"])
+
+
+def _size(text: Json) -> float:
+    """Return a figure that is compared with others; most are doubles whose spelling can be no second one."""
+    if type(text) is str and _USUAL_DOUBLE.fullmatch(text):
+        return float.fromhex(text[4:])
+    found = float(_untagged(text))
+    if math.isnan(found):
         raise InputError("statistics: figure: is NaN")
     return found
 
