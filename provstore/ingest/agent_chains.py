@@ -42,6 +42,8 @@ def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStor
     try:
         digest = _sha256(path)
         container = aep.read(path, name=str(path))
+        if not container.gaps and next(iter(container.records), None) is None:
+            raise InputError(f"{path}: {container.kind}: holds no record")
         stated, own, claimed = _stated(container, digest, path.stat().st_size, OwnRecords(journal))
     except NotUnderstoodError:
         raise

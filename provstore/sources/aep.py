@@ -22,6 +22,7 @@ MAX_DOCUMENT = 256 * 1024 * 1024
 """The largest file that is one JSON value; a file of lines may have any length."""
 
 _HEAD = 64 * 1024
+_BUNDLE_VERSION = "aep-bundle/v0.1"
 _MARKS = re.compile(
     rb'"schema_version"\s*:\s*"(aep/|aep-bundle/|canonical-event/)|"prevHash"\s*:|"lastRecordHash"\s*:|"mem_ref"\s*:'
     rb'|"fork_id"\s*:|"checkpoint_id"\s*:|"artifact_uri"\s*:|"engine_version"\s*:'
@@ -129,7 +130,20 @@ def _bundle(place: Place, data: bytes, offset: int, spans: Mapping[str, tuple[in
     if data[begin : begin + 1] != b"[":
         raise _refused(place, f"byte {offset + begin}: records is no list")
     items = [Item(offset + a, data[a:b]) for a, b in cutting.elements(data, begin, place.name)]
-    return Container(BUNDLE, _Records(items, RECORD, 0), place.name, manifest=data[first:last])
+    manifest = data[first:last]
+    problems = tuple(_unknown_versions(manifest, data[slice(*spans.get("schema_version", (0, 0)))]))
+    return Container(BUNDLE, _Records(items, RECORD, 0), place.name, problems, manifest=manifest)
+
+
+def _unknown_versions(manifest: bytes, stated: bytes) -> Iterator[str]:
+    """Yield what a bundle says of its version, in its manifest and beside it, where that is not the known one."""
+    inner = _text(manifest).value
+    versions = {"manifest": inner.get("schema_version") if isinstance(inner, dict) else None}
+    if stated:
+        versions["bundle"] = _text(stated).value
+    for where, version in versions.items():
+        if version is not None and version != _BUNDLE_VERSION:
+            yield f"{where}: schema_version: {str(version)[:40]!a} is not {_BUNDLE_VERSION}: it is read by its members"
 
 
 def _array(place: Place) -> Container:

@@ -130,6 +130,19 @@ def test_a_file_that_holds_no_agent_evidence_is_an_error_with_its_first_reason(d
     assert reason in str(raised.value)
 
 
+def test_a_bundle_of_another_version_is_read_by_its_members_and_says_so() -> None:
+    known = bundle(CHAIN)
+    later = {**known, "schema_version": "aep-bundle/v0.9", "manifest": {**known["manifest"], "schema_version": 7}}
+
+    assert aep.read(json.dumps(known).encode(), name="given").problems == ()
+    found = aep.read(json.dumps(later).encode(), name="given")
+    assert len(list(found.records)) == len(CHAIN)
+    assert found.problems == (
+        "manifest: schema_version: '7' is not aep-bundle/v0.1: it is read by its members",
+        "bundle: schema_version: 'aep-bundle/v0.9' is not aep-bundle/v0.1: it is read by its members",
+    )
+
+
 @pytest.mark.parametrize(
     "bad",
     [
