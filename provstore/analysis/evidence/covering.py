@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,7 +23,7 @@ from provstore.model.verification import EvidenceFinding
 
 CODE = "graph-mismatch"
 MAX_FINDINGS = 1_000
-"""Differences that are told one by one; of a graph that is something else altogether the rest is counted."""
+"""Differences of an attempt that are told one by one; of a graph that is something else, the rest is counted."""
 _OF_EVIDENCE = re.compile(r"(.*)/(record|epoch)/([0-9]{1,18})")
 _OF_RUN = re.compile(re.escape(ids.BASE) + r"([^/]+)/([0-9]{1,9})/")
 _SHOWN = 3
@@ -153,18 +154,21 @@ def attributed(
         covers: The records of the batches.
         cause_of: Gives the code of what explains that nothing states a fact of an attempt: its batch is lost.
     """
-    told: list[Difference] = []
-    rest = 0
-    for one in differences:
-        if len(told) < MAX_FINDINGS:
-            told.append(one)
+    found = list(differences)
+    stated = _stated(found, blocks, covers)
+    told: list[EvidenceFinding] = []
+    listed: Counter[tuple[str, int]] = Counter()
+    rest: Counter[tuple[str, int, str | None]] = Counter()
+    for one in found:
+        finding = _finding(one, stated, covers, cause_of)
+        scope = (finding.run, finding.attempt)
+        if listed[scope] < MAX_FINDINGS:
+            listed[scope] += 1
+            told.append(finding)
         else:
-            rest += 1
-    stated = _stated(told, blocks, covers)
-    findings = [_finding(one, stated, covers, cause_of) for one in told]
-    if rest:
-        findings.append(_more(rest))
-    return sorted(findings, key=EvidenceFinding.order)
+            rest[*scope, finding.cause] += 1
+    told += [_more(run, attempt, count, cause) for (run, attempt, cause), count in rest.items()]
+    return sorted(told, key=EvidenceFinding.order)
 
 
 def _stated(differences: Sequence[Difference], blocks: Iterable[tuple[int, Block]], covers: Covers) -> _Stated:
@@ -233,8 +237,9 @@ def _source(identity: Identity) -> Identity:
     return identity[1:3] if len(identity) == 5 else ()
 
 
-def _more(count: int) -> EvidenceFinding:
-    return EvidenceFinding("", 0, None, None, CODE, "the graph", f"{count} more differences are not listed")
+def _more(run: str, attempt: int, count: int, cause: str | None) -> EvidenceFinding:
+    text = f"{count} more differences are not listed"
+    return EvidenceFinding(run, attempt, None, None, CODE, "the graph", text, cause=cause)
 
 
 def _signed(log: EvidenceLog) -> Iterator[tuple[int, int, int, str]]:

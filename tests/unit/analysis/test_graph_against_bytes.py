@@ -316,6 +316,21 @@ def test_a_graph_that_is_another_one_altogether_is_counted_and_not_listed(monkey
     assert any("1 more differences" in finding.text for finding in findings)
 
 
+def test_differences_that_are_not_listed_are_those_of_their_attempt_and_follow_from_what_it_lost(monkeypatch):
+    from provstore.analysis.evidence import covering
+
+    monkeypatch.setattr(covering, "MAX_FINDINGS", 2)
+    ids = [
+        f"https://w3id.org/provstore/id/{run}/0/x{n}" for run, count in (("lost", 5), ("kept", 1)) for n in range(count)
+    ]
+    extra = dump_after(*(f"CREATE (:Element {{iri: '{iri}'}})" for iri in ids))
+    causes = {("lost", 0): "journal-damaged"}
+    findings = attributed(differences(dump_after(), extra), [(7, block())], Covers(), causes.get)
+
+    assert [one.text for one in findings if one.where == "the graph"] == ["3 more differences are not listed"]
+    assert {(one.run, one.cause) for one in findings} == {("lost", "journal-damaged"), ("kept", None)}
+
+
 def test_a_log_of_another_place_can_be_compared_with_the_nodes_too(log, store):
     other = MemoryLog(log.run, log.attempt, log.store, list(log.lines[:-1]), log.signed)
 
