@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from provstore.api.stored_runs import StoredRun
 
 _EFFECT = "params"
+_OF_VALUES = ("input-digest", "output-digest", "finite-flag")
 _SAMPLES = {"data": "sample ids", "cursor": "number of batches"}
 
 
@@ -30,7 +31,12 @@ def cause_of(found: Divergence, anchors: AnchorComparison | None) -> KindDiffere
 
 
 def explained(found: Divergence, anchors: AnchorComparison | None) -> Divergence:
-    """Return a comparison whose hint names other samples, where they differ no later than the first call."""
+    """Return a comparison whose hint names what differs before its first call does: other samples, or parameters.
+
+    Samples count from the step of that call on, parameters from the one before: they are kept at the end of a step.
+    """
+    from provstore.analysis.divergence.reading import COMMUNICATION
+
     point = found.first_divergence
     if anchors is None or point is None or point.epoch is None or point.step is None:
         return found
@@ -38,6 +44,11 @@ def explained(found: Divergence, anchors: AnchorComparison | None) -> Divergence
         if one.kind in _SAMPLES and one.place is not None and one.place <= (point.epoch, point.step):
             ranks = ranks_text(one.ranks)
             text = f"other data: {_SAMPLES[one.kind]} of rank {ranks} from step {one.step} on; this can follow from it"
+            return replace(found, reading=text)
+        is_before = one.place is not None and one.place < (point.epoch, point.step)
+        if one.kind == _EFFECT and is_before and point.kind in _OF_VALUES and found.reading != COMMUNICATION:
+            ranks = ranks_text(one.ranks)
+            text = f"other parameters: those of rank {ranks} from step {one.step} on; this can follow from it"
             return replace(found, reading=text)
     return found
 

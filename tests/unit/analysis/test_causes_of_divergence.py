@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from provstore.analysis.divergence import Coverage, Divergence, Point
+from provstore.analysis.divergence.reading import COMMUNICATION, DESCRIPTION
 from provstore.api.causes import cause_of, explained
 from provstore.evidence.replay import AnchorComparison
 from provstore.evidence.replay.anchors import KindDifference
@@ -35,6 +38,25 @@ def test_samples_that_differ_later_explain_nothing() -> None:
 def test_parameters_are_no_cause_of_calls_in_their_own_step() -> None:
     assert cause_of(runs(25), anchors(("params", 25, (1,)))) is None
     assert cause_of(runs(25), anchors(("params", 24, (1,)))).kind == "params"
+
+
+def test_parameters_that_differ_before_the_first_call_does_are_hinted_at_and_no_rank_of_that_call() -> None:
+    hint = "local compute of rank 1, 3 since the last equal call"
+    found = replace(runs(56), reading=hint)
+    told = "other parameters: those of rank 0-3 from step 45 on; this can follow from it"
+    assert explained(found, anchors(("params", 45, (0, 1, 2, 3)))).reading == told
+    # At the end of the same step they are an effect of the call.
+    assert explained(found, anchors(("params", 56, (1,)))).reading == hint
+
+
+def test_other_parameters_explain_neither_other_calls_nor_another_result_of_equal_inputs() -> None:
+    early = anchors(("params", 45, (1,)))
+    reduced = replace(runs(56), reading=COMMUNICATION)
+    assert explained(reduced, early).reading == COMMUNICATION
+    shape = replace(
+        runs(56), first_divergence=Point("shape", 0, 56, "all_reduce", "0@0-3", 4, (1,)), reading=DESCRIPTION
+    )
+    assert explained(shape, early).reading == DESCRIPTION
 
 
 def test_without_a_call_that_differs_the_first_anchor_that_does_is_told() -> None:
