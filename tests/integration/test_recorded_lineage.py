@@ -15,6 +15,7 @@ from captures import FULL, RankCapture, healthy
 
 from provstore.api import assistant
 from provstore.api.recording import record
+from provstore.cypher import query
 from provstore.evidence.keys import PrivateKey
 from provstore.journal import Journal
 from provstore.queries.lineage import trace
@@ -51,6 +52,19 @@ def test_targets_name_recorded_calls(stores: Place, tmp_path: Path) -> None:
         assert resolve(graph, target, Scope("job", 0, "default_pg")).startswith(f"{BASE}gloo/0@0-3/4")
     (node,) = [one for one in trace(graph, f"{BASE}gloo/0@0-3/1/0/out").nodes if one.kind == "collective"]
     assert (node.op, node.label) == ("all_reduce", "all_reduce #1 of default_pg (0)")
+
+
+def test_a_rank_that_was_recorded_up_to_an_earlier_call_than_its_group_lags_as_in_dumps(
+    stores: Place, tmp_path: Path
+) -> None:
+    def program(capture: RankCapture) -> None:
+        for at in range(CALLS - (capture.rank == 3)):
+            capture.call(0, op_id=at + 1)
+
+    graph = graph_of(stores, tmp_path, captured(tmp_path / "c", program))
+
+    (row,) = graph.run(query("read/collectives/lagging_ranks"), {"run": "job", "attempt": 0})
+    assert (row["name"], row["rank"], row["last_seq"], row["highest_seq"]) == ("default_pg (0)", 3, 3, 4)
 
 
 def test_recording_again_writes_nothing_and_what_grew_adds_what_is_new(memory: Place, tmp_path: Path) -> None:

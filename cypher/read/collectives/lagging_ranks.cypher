@@ -3,7 +3,8 @@
 // returns: backend, group, name, rank, last_seq, highest_seq, behind, is_silent
 MATCH (c:Call {run: $run, attempt: $attempt})
 WHERE c.seq IS NOT NULL
-MATCH (s:Signature {key: c.signature})
+WITH c, coalesce(c.signature, c.captured) AS signature
+MATCH (s:Signature {key: signature})
 WITH s.backend AS backend, s.group AS group, c.rank AS rank, max(c.seq) AS last_seq
 WITH backend, group, max(last_seq) AS highest_seq, collect({rank: rank, last_seq: last_seq}) AS seen
 MATCH (g:ProcessGroup {run: $run, attempt: $attempt})
