@@ -104,7 +104,9 @@ class Job:
             dist.recv(torch.empty(3), self.rank - 1)
         dist.all_gather_into_tensor(torch.empty(self.world), torch.tensor([float(self.rank)]))
         if scene == "nan" and step < LARGE_UNTIL:
-            dist.all_reduce(torch.ones(1 << 19))
+            # Each fits into what may be digested in a step, all of them do not.
+            for _ in range(4):
+                dist.all_reduce(torch.ones(1 << 16))
 
     def modes(self) -> None:
         """Train in every mode; leave what the recorder of torch says of the calls."""

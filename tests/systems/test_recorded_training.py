@@ -262,6 +262,18 @@ def test_the_three_steps_before_an_escalation_are_written_from_the_ring(killed: 
         assert not any("in" in first[line["ordinal"]] for line in late)
 
 
+def test_a_call_that_gave_what_is_not_finite_is_written_from_the_ring_where_its_inputs_were_healthy(
+    killed: Path,
+) -> None:
+    for rank in {*range(WORLD)} - {2}:
+        calls = of("call", lines(killed, "nan", rank))
+        origin = next(line for line in calls if line["step"] == 11 and line.get("finite_out") is False)
+        (late,) = (line for line in calls if line.get("late") and line["ordinal"] == origin["ordinal"])
+
+        assert origin["finite_in"] is True
+        assert {"in", "out", "stats_in", "stats_out"} <= late.keys()
+
+
 def test_a_killed_job_leaves_files_that_can_be_read_and_a_restart_goes_on_escalated(killed: Path) -> None:
     before = {rank: lines(killed, "nan", rank) for rank in range(WORLD)}
     assert all(of("step", found)[-1]["step"] >= 12 for found in before.values())

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +24,16 @@ from provstore.capture.content.own_time import (
     DIGEST,
     FLAG,
     FLAGS,
+    RING_CLONE,
     SNAPSHOT,
     STATISTICS,
     OwnTime,
 )
 from provstore.model.recording import BYTE_BUDGET, CLONE_BUDGET, DISK_RESERVE, TIME_BUDGET
 
-__all__ = ["CALL_FLAG", "CLONE", "DEVICE_CLONE", "DIGEST", "FLAG", "SNAPSHOT", "STATISTICS", "Budget", "Grant"]
+__all__ = [
+    "CALL_FLAG", "CLONE", "DEVICE_CLONE", "DIGEST", "FLAG", "RING_CLONE", "SNAPSHOT", "STATISTICS", "Budget", "Grant",
+]  # fmt: skip
 
 MOST_DOUBLINGS = 32
 _SELECTED = FLAGS | {DIGEST, STATISTICS}
@@ -116,7 +119,8 @@ class Budget:
         """Return whether a piece of work on so many bytes may be done now; what it takes is reserved if it may.
 
         Args:
-            work: ``CALL_FLAG``, ``FLAG``, ``DIGEST``, ``STATISTICS``, ``CLONE``, ``DEVICE_CLONE`` or ``SNAPSHOT``.
+            work: ``CALL_FLAG``, ``FLAG``, ``DIGEST``, ``STATISTICS``, ``CLONE``, ``DEVICE_CLONE``, ``RING_CLONE`` or
+                ``SNAPSHOT``; bytes of a ``RING_CLONE`` are counted by :meth:`take_ring`.
             size_bytes: Bytes that are read or copied; of a snapshot those that are stored, of one tensor; of a flag
                 that a device finds, none.
         """
@@ -129,6 +133,17 @@ class Budget:
             elif work in _SELECTED and reason in {BYTE_BUDGET, TIME_BUDGET}:
                 self._refused = reason
             return Grant(work, size_bytes, predicted_ns, reason)
+
+    def never(self, pieces: Sequence[tuple[str, int]]) -> str | None:
+        """Return why work of one call, (kind, bytes) each, fits into no step at all; ``None``: it may fit into one.
+
+        A coarser selection would leave out other calls for it, and it would not fit all the same.
+        """
+        with self._lock:
+            if sum(size for work, size in pieces if work == DIGEST) > self._limits.digest_bytes_step:
+                return BYTE_BUDGET
+            needed_ns = sum(self._time.predicted_ns(work, size) for work, size in pieces)
+            return None if self._time.can_fit(needed_ns, self._share) else TIME_BUDGET
 
     def working(self, grant: Grant) -> _Working:
         """Measure granted work of this thread and settle it, whatever becomes of it: a context manager."""
@@ -196,10 +211,20 @@ class Budget:
         with self._lock:
             self._bytes.ring -= size_bytes
 
+    @property
+    def can_be_late(self) -> bool:
+        """Whether what the ring holds may be written at all: neither digests nor escalated recording are off."""
+        return self._limits.digest_bytes_step > 0 and self._limits.escalated_share > 0
+
     def snapshot_room(self) -> tuple[int, str]:
         """Return how many bytes of one tensor may be stored now, and the reason where they are too few."""
         with self._lock:
             return self._snapshot_room()
+
+    def snapshot_rest(self) -> int:
+        """Return how many bytes of all tensors of a call may be stored now."""
+        with self._lock:
+            return max(0, min(self._snapshot_rest(), self.disk_room()))
 
     def disk_room(self) -> int:
         """Return how many bytes may be written before the reserve of the disk is touched; 0 where nobody can tell."""
@@ -258,15 +283,16 @@ class Budget:
         return None if self._time.fits(work, predicted_ns, self._share) else TIME_BUDGET
 
     def _snapshot_room(self) -> tuple[int, str]:
+        by_bytes, by_disk = min(self._limits.snapshot_bytes_tensor, self._snapshot_rest()), self.disk_room()
+        return (by_disk, DISK_RESERVE) if by_disk < by_bytes else (max(0, by_bytes), BYTE_BUDGET)
+
+    def _snapshot_rest(self) -> int:
         limits, taken = self._limits, self._bytes
-        by_bytes = min(
-            limits.snapshot_bytes_tensor,
+        return min(
             limits.snapshot_bytes_step - taken.snapshot_step,
             limits.snapshot_bytes_epoch - taken.snapshot_epoch,
             limits.snapshot_bytes_run - taken.snapshot_run,
         )
-        by_disk = self.disk_room()
-        return (by_disk, DISK_RESERVE) if by_disk < by_bytes else (max(0, by_bytes), BYTE_BUDGET)
 
     def _count(self, work: str, size_bytes: int) -> None:
         if work == DIGEST:

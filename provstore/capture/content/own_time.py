@@ -8,7 +8,7 @@ from statistics import median
 
 CALL_FLAG, FLAG = "call-flag", "flag"
 DIGEST, STATISTICS, CLONE, SNAPSHOT = "digest", "statistics", "clone", "snapshot"
-DEVICE_CLONE = "device-clone"
+DEVICE_CLONE, RING_CLONE = "device-clone", "ring-clone"
 CLONES = frozenset({CLONE, DEVICE_CLONE})
 FLAGS = frozenset({CALL_FLAG, FLAG})
 
@@ -26,6 +26,7 @@ _NANOSECONDS = {
     CLONE: (20_000, 0.5),
     # The host only launches it, however many bytes the device copies.
     DEVICE_CLONE: (50_000, 0.0),
+    RING_CLONE: (20_000, 0.5),
     SNAPSHOT: (100_000, 2.0),
 }
 """Kind of work → what it takes at first sight, for a piece and for a byte."""
@@ -42,6 +43,8 @@ _LEAST_PART = 4
 _SMALL_FLAG_NS = 80_000
 """A flag that is found sooner is always granted: it takes no longer than the hooks that ask for it, so leaving it out
 would save next to nothing, and a value that is not finite would go unseen in every short step."""
+_TRIED_AGAIN = FLAGS | {RING_CLONE}
+"""What has some time in every step, and must not be left out for good because it was slow once."""
 
 
 @dataclass(slots=True)
@@ -64,20 +67,25 @@ class Pace:
 
 
 class OwnTime:
-    """The account of one rank: a share of each median step in the mean; what a step takes too much, others repay."""
+    """The accounts of one rank: a share of each median step in the mean; what a step takes too much, others repay.
+
+    Each share has an account of its own: what calm steps took too much must not cost the step that escalates.
+    """
 
     def __init__(self) -> None:
         self._steps: deque[int] = deque(maxlen=_STEPS)
         self._step_ns = float(ASSUMED_STEP_NS)
         self._pace = {work: Pace() for work in _NANOSECONDS}
-        self._saved_ns = 0
-        """Negative where the steps until now took too much."""
+        self._saved_ns: dict[float, int] = {}
+        """By share; negative where the steps that had it took too much until now."""
         self._done: set[str] = set()
         self._left: set[str] = set()
         """Kinds of work that were done, and that there was no time for, in this step."""
         self._needed_before = dict.fromkeys(_FIRST, 0)
         self._needed = dict.fromkeys(_FIRST, 0)
         """In this step, by what comes first; what there was no time for is needed too."""
+        self._ring_ns = 0
+        """Granted for copies to the ring in this step, out of the half share that is theirs."""
         self.spent_ns = 0
         """In this step."""
         self.chosen_ns = 0
@@ -88,13 +96,17 @@ class OwnTime:
     def allowance_ns(self, share: float) -> int:
         """Return how long this step may take in all."""
         whole = int(share * self._step_ns)
-        there = whole + self._saved_ns
+        there = whole + self._saved_ns.get(share, 0)
         return 0 if there < 0 else min(there, _MOST_SHARES * whole)
 
     def predicted_ns(self, work: str, size_bytes: int) -> int:
         """Return how long a piece of work is going to take."""
         piece, byte = _NANOSECONDS[work]
         return int(self._pace[work].factor * (piece + byte * size_bytes))
+
+    def can_fit(self, needed_ns: int, share: float) -> bool:
+        """Return whether there can ever be time for something, however much is saved."""
+        return needed_ns <= _MOST_SHARES * self._share_ns(share)
 
     def fits(self, work: str, needed_ns: int, share: float) -> bool:
         """Return whether there is time for it, beside what comes first and was needed in the last step."""
@@ -103,6 +115,10 @@ class OwnTime:
             self._needed[work] += needed_ns
             if needed_ns <= _SMALL_FLAG_NS and share > 0:
                 return True
+        # Half a share whatever else was taken: without the ring nothing is known of the steps before an escalation.
+        if work == RING_CLONE and self._ring_ns + needed_ns <= self._share_ns(share) // 2:
+            self._ring_ns += needed_ns
+            return True
         taken = self.spent_ns + self.promised_ns + needed_ns
         allowed = self.allowance_ns(share)
         if is_flag:
@@ -151,16 +167,16 @@ class OwnTime:
 
     def is_over(self, share: float) -> bool:
         """Return whether the step took too long, more than was saved, and chosen work has a part in it."""
-        return self.chosen_ns > 0 and self.spent_ns > max(0, self._share_ns(share) + self._saved_ns)
+        return self.chosen_ns > 0 and self.spent_ns > max(0, self._share_ns(share) + self._saved_ns.get(share, 0))
 
     def end_step(self, length_ns: int | None, share: float) -> None:
         """Begin the account of another step; ``None`` for the length of one whose begin was not seen."""
         whole, own = self._share_ns(share), self.spent_ns
-        saved = self._saved_ns + whole - own
-        self._saved_ns = min(max(saved, -_MOST_DEBT_STEPS * whole), _MOST_SAVED_STEPS * whole)
+        saved = self._saved_ns.get(share, 0) + whole - own
+        self._saved_ns[share] = min(max(saved, -_MOST_DEBT_STEPS * whole), _MOST_SAVED_STEPS * whole)
         self._needed_before, self._needed = self._needed, dict.fromkeys(_FIRST, 0)
-        self.spent_ns = self.chosen_ns = 0
-        for work in (self._left & FLAGS) - self._done:
+        self.spent_ns = self.chosen_ns = self._ring_ns = 0
+        for work in (self._left & _TRIED_AGAIN) - self._done:
             self._pace[work].forget()
         self._left.clear()
         self._done.clear()

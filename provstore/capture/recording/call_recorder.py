@@ -245,6 +245,8 @@ class CallRecorder:
                 self._maker.drop(recorded.wish)
                 self._guard.hook(self._complete, recorded)
                 return
+            # What is not finite has escalated its group already; what is on a device will do so when it is known.
+            recorded.wish.is_deepened = recorded.content.is_finite is False
             self._maker.make(
                 recorded.content,
                 recorded.wish,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from provstore.capture.content.budget import CLONE, DEVICE_CLONE, DIGEST, FLAG, STATISTICS, Budget, Grant
+from provstore.capture.content.budget import CLONE, DEVICE_CLONE, DIGEST, FLAG, RING_CLONE, STATISTICS, Budget, Grant
 from provstore.capture.content.devices import Devices
 from provstore.capture.content.shortfall import ShortfallError
 from provstore.capture.recording import contents
@@ -130,24 +130,25 @@ class ContentMaker:
         if mode == VALIDATION:
             # Digests of outputs alone, and a sample by definition: what is left out is no shortfall.
             sides = {name: side for name, side in sides.items() if name == "out"}
-        refused = None
+        works = (DIGEST,) if mode == VALIDATION else (DIGEST, STATISTICS)
+        pieces = [(name, work, side.bytes_held) for work in works for name, side in sides.items()]
+        refused = self._budget.never([(work, size) for _, work, size in pieces])
         is_sampled = content.is_finite is not False and (k := self._budget.k) > 0
         if is_sampled and not is_selected(self._run, self._attempt, group, number, k):
-            refused = self._budget.reason_unselected or TIME_BUDGET
+            refused = refused or self._budget.reason_unselected or TIME_BUDGET
         wish = Wish(bool(sides), mode == FULL)
-        for work in (DIGEST,) if mode == VALIDATION else (DIGEST, STATISTICS):
-            for name, side in sides.items() if refused is None else ():
-                grant = self._budget.ask(work, side.bytes_held)
-                refused = refused or grant.reason
-                if grant.reason is None:
-                    wish.grants[name, work] = grant
+        for name, work, size in pieces if refused is None else ():
+            grant = self._budget.ask(work, size)
+            refused = refused or grant.reason
+            if grant.reason is None:
+                wish.grants[name, work] = grant
         if refused is None:
             return wish
         self.drop(wish)
         if mode == VALIDATION:
             return Wish()
         content.shortfall.add(refused)
-        return Wish(in_ring=can_be_late)
+        return Wish(in_ring=can_be_late and self._budget.can_be_late)
 
     def copy(self, content: Content, side: Side | None, tensors: Sequence[Any], wish: Wish) -> None:
         """Copy the tensors of a side where they are, if that is wanted and fits."""
@@ -161,8 +162,8 @@ class ContentMaker:
         if wish.in_ring and self._budget.take_ring(side.bytes_held) is not None:
             return
         # The ring has a limit of its own, on the host: on its way there a copy takes what any other takes.
-        size = side.bytes_held if device is not None or not wish.in_ring else 0
-        grant = self._budget.ask(CLONE if device is None else DEVICE_CLONE, size)
+        work = DEVICE_CLONE if device is not None else RING_CLONE if wish.in_ring else CLONE
+        grant = self._budget.ask(work, side.bytes_held)
         if grant.reason is not None:
             if wish.in_ring:
                 self._budget.release_ring(side.bytes_held)
@@ -273,7 +274,7 @@ class ContentMaker:
 
     def deepen(self, scope: str) -> None:
         """Spend more from now on, and write what the ring holds of a scope that was just escalated."""
-        self._budget.escalate(is_escalated=True)
+        self._budget.escalate(True)
         self._arrivals.deepen(scope)
         for held in self._ring.take(scope):
             self._worker.do(self._late_job(held))

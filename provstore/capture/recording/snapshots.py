@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.content.budget import SNAPSHOT, Budget
+from provstore.capture.content.budget import SNAPSHOT, Budget, Grant
 from provstore.capture.content.shortfall import ShortfallError
 from provstore.capture.content.snapshot import SnapshotFile
 from provstore.capture.recording.contents import Content, Side
@@ -31,6 +31,17 @@ class Place:
     is_root: bool | None = None
 
 
+@dataclass(slots=True)
+class _Piece:
+    """What is kept of one tensor."""
+
+    side: str
+    arg: int
+    """Number of the tensor in its side."""
+    chunks: list[int]
+    grant: Grant | None = None
+
+
 class Snapshots:
     """Keeps bytes of one rank within the budgets."""
 
@@ -48,12 +59,19 @@ class Snapshots:
         """
         sides = {name: side for name, side in content.named_sides().items() if side.trees}
         room, reason = self._budget.snapshot_room()
-        plan = self._plan(sides, place, room)
+        plan = self._plan(sides, place, room, self._budget.snapshot_rest())
+        pieces: list[_Piece] = []
         for name, side in sides.items():
             by_tensor = _by_tensor(plan.get(name, ()), _sizes(side))
             if any(size and not by_tensor.get(at) for at, size in enumerate(_sizes(side))):
                 raise ShortfallError(f"snapshot: {name}: not a chunk of each tensor fits {room} bytes", reason=reason)
-            side.snapshot = [self._write(side, name, at, by_tensor.get(at, ()), place) for at in range(len(side.trees))]
+            pieces += [_Piece(name, at, by_tensor.get(at, [])) for at in range(len(side.trees))]
+        self._ask(sides, pieces)
+        try:
+            for name, side in sides.items():
+                side.snapshot = [self._write(side, one, place) for one in pieces if one.side == name]
+        finally:
+            self._drop(pieces)
 
     def close(self) -> None:
         """Make what was kept durable.
@@ -63,7 +81,26 @@ class Snapshots:
         """
         self._file.close()
 
-    def _plan(self, sides: dict[str, Side], place: Place, room: int) -> dict[str, Sequence[int]]:
+    def _ask(self, sides: dict[str, Side], pieces: Sequence[_Piece]) -> None:
+        """Ask for all pieces before the first is written: one side without the other can show nothing."""
+        for one in pieces:
+            if not one.chunks:
+                continue
+            whole = len(sides[one.side].bytes_of[one.arg].data)
+            nbytes = sum(min(CHUNK_BYTES, whole - chunk * CHUNK_BYTES) for chunk in one.chunks)
+            grant = self._budget.ask(SNAPSHOT, nbytes)
+            if grant.reason is not None:
+                self._drop(pieces)
+                raise ShortfallError(f"snapshot: {one.side}: {nbytes} bytes do not fit", reason=grant.reason)
+            one.grant = grant
+
+    def _drop(self, pieces: Sequence[_Piece]) -> None:
+        for one in pieces:
+            grant, one.grant = one.grant, None
+            if grant is not None:
+                self._budget.drop(grant)
+
+    def _plan(self, sides: dict[str, Side], place: Place, room: int, rest: int) -> dict[str, Sequence[int]]:
         """Return the chunks of each side, numbered through all its tensors."""
         outputs = _sizes(sides["out"]) if "out" in sides else []
         inputs = _sizes(sides["in"]) if "in" in sides else []
@@ -93,6 +130,7 @@ class Snapshots:
             needed,
             (outputs, inputs),
             room,
+            rest,
         )
         return {"out": made, "in": given}
 
@@ -101,18 +139,14 @@ class Snapshots:
         fitting = count if sum(sizes) <= room else room // CHUNK_BYTES
         return selection.kept_chunks(self._run, place.group, place.number, count, fitting)
 
-    def _write(self, side: Side, name: str, arg: int, chunks: Sequence[int], place: Place) -> list[Any]:
-        if not chunks:
+    def _write(self, side: Side, one: _Piece, place: Place) -> list[Any]:
+        grant, one.grant = one.grant, None
+        if grant is None:
             return []
-        tree, whole = side.trees[arg], side.bytes_of[arg]
-        nbytes = sum(min(CHUNK_BYTES, len(whole.data) - chunk * CHUNK_BYTES) for chunk in chunks)
-        grant = self._budget.ask(SNAPSHOT, nbytes)
-        if grant.reason is not None:
-            raise ShortfallError(f"snapshot: {name}: {nbytes} bytes do not fit", reason=grant.reason)
         with self._budget.working(grant):
-            entries = self._file.write(whole, tree, list(chunks))
+            entries = self._file.write(side.bytes_of[one.arg], side.trees[one.arg], one.chunks)
         for entry in entries:
-            members = {"ordinal": place.ordinal, "epoch": place.epoch, "side": name, "arg": arg}
+            members = {"ordinal": place.ordinal, "epoch": place.epoch, "side": one.side, "arg": one.arg}
             self._outbox.put({"t": "snap", **members, **entry.to_dict()})
         return [entries[0].file, *(entry.chunk for entry in entries)]
 

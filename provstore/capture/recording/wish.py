@@ -16,7 +16,7 @@ class Wish:
     in_ring: bool = False
     """Its copies are only held, for the case that something escalates within the next steps."""
     is_deepened: bool = False
-    """Something did, before the copies came from their device."""
+    """Something did: the call itself, or another before the copies came from their device."""
     grants: dict[tuple[str, str], Grant] = field(default_factory=dict)
     """By side and kind of work."""
 

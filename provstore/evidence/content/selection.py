@@ -131,21 +131,24 @@ def plan_chunks(
     derive: Callable[[Sequence[int]], Sequence[int]],
     sizes: tuple[Sequence[int], Sequence[int]],
     budget_bytes: int,
+    both_bytes: int | None = None,
 ) -> tuple[list[int], list[int]]:
-    """Return the largest (output chunks, input chunks) of which each side fits a budget.
+    """Return the largest (output chunks, input chunks) of which each side fits a budget, and both another.
 
     Args:
         candidates: Gives the output chunks for a budget of so many, as :func:`kept_chunks` does.
         derive: Gives the input chunks that some output chunks are made from.
         sizes: Bytes of each tensor of the outputs, and of the inputs.
         budget_bytes: Most bytes of each side.
+        both_bytes: Most bytes of both sides together; ``None``: twice those of one.
     """
     outputs, inputs = sizes
     most = min(chunks_of(outputs), budget_bytes // CHUNK_BYTES + len(outputs))
     for budget in range(most, 0, -1):
         made = list(candidates(budget))
         needed = list(derive(made))
-        if max(_bytes_of(made, outputs), _bytes_of(needed, inputs)) <= budget_bytes:
+        each = _bytes_of(made, outputs), _bytes_of(needed, inputs)
+        if max(each) <= budget_bytes and (both_bytes is None or sum(each) <= both_bytes):
             return made, needed
     return [], []
 
