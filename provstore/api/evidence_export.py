@@ -16,11 +16,11 @@ import orjson
 
 from provstore import config
 from provstore.api import agent_items
+from provstore.api.action_names import ActionName, action_name
 from provstore.api.opening import existing
 from provstore.api.recorded_evidence import axes_of, export_agents, recorded_epochs
 from provstore.errors import ConfigError, InputError, ProvstoreError, TrustError
 from provstore.evidence import dsse, epoch_bundles, merkle, records, statement
-from provstore.evidence.actions import OPENING
 from provstore.evidence.keys import Signer, fingerprint
 from provstore.exports.evidence import EvidenceExportOptions, EvidenceExportReport
 from provstore.exports.evidence.agent_records import AgentExportOptions, AgentExportReport
@@ -82,8 +82,8 @@ class Evidence:
 
         Args:
             target: ``epoch:RUN:N``; ``recorded:RUN:N`` for a training epoch; the index of a record, or
-                ``record:RUN:INDEX``; the id of a recorded action; or the beginning of a digest: of a bundle's payload
-                or epoch file, of a record, its leaf or the epoch that it tells of.
+                ``record:RUN:INDEX``; the id or a short form (``r2:seq3``) of a recorded action; or the beginning of a
+                digest: of a bundle's payload or epoch file, of a record, its leaf or the epoch that it tells of.
             run: Narrows the search; so does ``attempt``.
             attempt: See ``run``.
 
@@ -98,7 +98,7 @@ class Evidence:
             raise InputError(f"{target}: evidence: neither a bundle nor a record")
         listed = "; ".join(_named(one) for one in found[:MAX_CANDIDATES])
         more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
-        hint = "write more of the digest, or choose with --run and --attempt"
+        hint = "give one of these, or more of the digest, or choose with --run and --attempt"
         raise InputError(f"{target}: evidence: {len(found)} fit: {listed}{more}", hint=hint)
 
     def exported(
@@ -193,10 +193,6 @@ class Evidence:
                 for epoch in recorded_epochs(self._journal, scope, epoch=number):
                     yield from self._records(scope, epoch.index)
             return
-        if "/" in target:
-            for scope in self._scopes(run, attempt, signed=False):
-                yield from self._actions(scope, target)
-            return
         if target.startswith(agent_items.RUN_TARGET):
             yield from agent_items.of_run(self._journal, target.removeprefix(agent_items.RUN_TARGET))
             return
@@ -205,9 +201,14 @@ class Evidence:
             for scope in self._scopes(run if wanted is None else wanted, attempt, signed=False):
                 yield from self._records(scope, number)
             return
+        action = action_name(target)
+        if action is not None:
+            for scope in self._scopes(run, attempt, signed=False):
+                yield from self._actions(scope, action)
+            return
         asked = _DIGEST.fullmatch(target)
         if asked is None or len(asked["prefix"]) < LEAST_PREFIX:
-            named = "epoch:RUN:N, recorded:RUN:N, record:RUN:INDEX, INDEX, an action's id"
+            named = "epoch:RUN:N, recorded:RUN:N, record:RUN:INDEX, INDEX, an action's id or short form (rR:seqSEQ)"
             forms = f"{named}, or at least {LEAST_PREFIX} hex digits of a digest"
             raise ConfigError(f"{target}: evidence: it is none of {forms}")
         yield from self._anywhere(asked["prefix"], run, attempt)
@@ -231,10 +232,9 @@ class Evidence:
     def _bundles(self, scope: Scope) -> Iterator[EvidenceItem]:
         return (_bundle_item(scope, bundle) for bundle in self._journal.evidence(*scope).bundles())
 
-    def _actions(self, scope: Scope, action_id: str) -> Iterator[EvidenceItem]:
-        begins = OPENING + canonical.encode(action_id) + b","
+    def _actions(self, scope: Scope, name: ActionName) -> Iterator[EvidenceItem]:
         for index, record in enumerate(self._journal.evidence(*scope).records()):
-            if record.line.startswith(begins):
+            if name.fits(*scope, record.line):
                 yield _record_item(scope, index, record)
 
     def _records(self, scope: Scope, number: int) -> Iterator[EvidenceItem]:
@@ -357,4 +357,6 @@ def _named(one: EvidenceItem) -> str:
     if one.kind == agent_items.AGENT_RECORD:
         return f"sha256:{digest[:16]}… of agent run {one.run} ({one.where})"
     form = f"epoch:{one.run}:{one.number}" if one.kind == BUNDLE else f"record:{one.run}:{one.number}"
-    return f"{form} (attempt {one.attempt}, sha256 {digest[:16]}…)"
+    action = one.said.get("action_id") if one.said is not None else None
+    named = form if action is None else f"{action} ({form})"
+    return f"{named} (attempt {one.attempt}, sha256 {digest[:16]}…)"

@@ -44,6 +44,7 @@ provstore evidence list my-job --finding replica-disagreement""",
 provstore evidence show epoch:my-job:0
 provstore evidence show recorded:my-job:3
 provstore evidence show 17 --run my-job
+provstore evidence show r2:seq3 --run my-job
 provstore evidence show sha256:3f5a --raw""",
     "export": """Examples:
 
@@ -120,8 +121,8 @@ def show(
         str,
         typer.Argument(
             metavar="ID",
-            help="epoch:RUN:N, recorded:RUN:N (a training epoch), a record's index, record:RUN:INDEX, an action's id, "
-            "or a digest's beginning.",
+            help="epoch:RUN:N, recorded:RUN:N (a training epoch), a record's index, record:RUN:INDEX, an action's id "
+            "or short form (r2:seq3), or a digest's beginning.",
         ),
     ],
     run: Annotated[str | None, _RUN] = None,
