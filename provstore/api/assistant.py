@@ -121,8 +121,7 @@ def _checked(tool: Tool, given: Mapping[str, object]) -> dict[str, Any]:
         if argument.choices and value not in argument.choices:
             raise ToolError("bad-arguments", f"{tool.name}: {name}: is none of {', '.join(argument.choices)}")
         if isinstance(value, int | float) and not _is_within(value, argument):
-            text = f"{tool.name}: {name}: {value} is not from {argument.least} to {argument.most}"
-            raise ToolError("bad-arguments", text)
+            raise ToolError("bad-arguments", f"{tool.name}: {name}: {value} is not {_bounds(argument)}")
         values[name] = value
     return values
 
@@ -130,6 +129,12 @@ def _checked(tool: Tool, given: Mapping[str, object]) -> dict[str, Any]:
 def _is_within(value: float, argument: Argument) -> bool:
     least = -float("inf") if argument.least is None else argument.least
     return least <= value <= (float("inf") if argument.most is None else argument.most)
+
+
+def _bounds(argument: Argument) -> str:
+    if argument.most is None:
+        return f"{argument.least} or more"
+    return f"{argument.most} or less" if argument.least is None else f"from {argument.least} to {argument.most}"
 
 
 def _code(error: ProvstoreError) -> str:

@@ -243,7 +243,7 @@ def epoch_facts(run: StoredRun, epoch: int) -> EpochFacts:
         ranks=tuple(ranks),
         missing_ranks=tuple(sorted(missing - set(ranks))),
         environment=first["environment"],
-        is_first=not earlier and (steps is None or steps[0] == 0),
+        is_first=not earlier and (steps is None or steps[0] <= 1),
         headers=run.rows(epoch, roles.HEADERS),
         data=run.rows(epoch, roles.DATA),
         samplers=run.rows(epoch, roles.SAMPLERS),

@@ -34,6 +34,7 @@ def asked(command, tool, code=0, **arguments):
         (["--tool", "trace_tensor", "--args", '{"entity_id":"x","depth":51}'], "bad-arguments", "not from 1 to 50"),
         (["--tool", "trace_tensor", "--args", '{"entity_id":"x","limit":201}'], "bad-arguments", "not from 1 to 200"),
         (["--tool", "trace_tensor", "--args", '{"entity_id":"x","limit":true}'], "bad-arguments", "is no integer"),
+        (["--tool", "summarize_epoch", "--args", '{"epoch":-1}'], "bad-arguments", "-1 is not 0 or more"),
         (["--tool", "trace_tensor", "--args", '{"entity_id":"x","direction":"up"}'], "bad-arguments", "is none of"),
         (["--tool", "trace_tensor", "--args", f'{{"entity_id":"{TARGET}","cursor":"-1"}}'], "bad-arguments", "cursor"),
         (["--tool", "list_suspicious_actions", "--args", '{"min_score":NaN}'], "bad-arguments", "not from 0 to 1"),
