@@ -272,20 +272,24 @@ def _distances(actions: Sequence[Action], shifts: Sequence[tuple[float, float]])
     Of norm and largest value, the one that lies farther away counts. The spread is that of all calls of the group:
     among the few ranks of one call it is small by chance at times.
     """
-    members = [(one.rank, one.group) for one in actions]
-    farthest = [0.0] * len(members)
+    of_group: dict[str | None, list[int]] = defaultdict(list)
+    of_rank: dict[tuple[int, str | None], list[int]] = defaultdict(list)
+    for at, one in enumerate(actions):
+        of_group[one.group].append(at)
+        of_rank[one.rank, one.group].append(at)
+    farthest = [0.0] * len(actions)
     for column in zip(*shifts, strict=True):
-        of_group: dict[str | None, list[float]] = defaultdict(list)
-        of_rank: dict[tuple[int, str | None], list[float]] = defaultdict(list)
-        for member, shift in zip(members, column, strict=True):
-            of_group[member[1]].append(abs(shift))
-            of_rank[member].append(shift)
-        spreads = {group: max(1.4826 * median(away), _LEAST_SPREAD) for group, away in of_group.items()}
-        habits = {member: median(own) if len(own) > _LEAST_HISTORY else 0.0 for member, own in of_rank.items()}
-        for at, (member, shift) in enumerate(zip(members, column, strict=True)):
-            away = (shift - habits[member]) / spreads[member[1]]
-            if abs(away) > abs(farthest[at]):
-                farthest[at] = away
+        spreads = {
+            group: max(1.4826 * median([abs(column[at]) for at in places]), _LEAST_SPREAD)
+            for group, places in of_group.items()
+        }
+        for (_, group), places in of_rank.items():
+            own = [column[at] for at in places]
+            habit, spread = median(own) if len(own) > _LEAST_HISTORY else 0.0, spreads[group]
+            for at, shift in zip(places, own, strict=True):
+                away = (shift - habit) / spread
+                if abs(away) > abs(farthest[at]):
+                    farthest[at] = away
     return farthest
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -43,6 +44,19 @@ def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None
     return suspected_in(journal, run, attempt, (epoch,))[epoch]
 
 
+@contextlib.contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Let the collector of reference cycles rest: it would visit every action over and over, and none is in a cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_without_collecting()
 def suspected_in(journal: Journal, run: str, attempt: int, epochs: Sequence[int | None]) -> dict[int | None, Suspicion]:
     """Return the suspicious actions of several training epochs of one attempt, and of all of it for ``None``.
 
@@ -135,12 +149,15 @@ def _sizes(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[str, Sizes
     found: dict[str, Sizes] = {}
     for bundle in bundles:
         for line in recording.table_lines(journal, bundle, STATISTICS):
+            ref = statistics_line.ref(line)
+            if ref in found:  # what a call gives to all its ranks alike has the same line on each of them
+                continue
             try:
                 told = statistics_line.sizes(line)
             except InputError:
                 continue
             if told is not None:
-                found[statistics_line.ref(line)] = Sizes(*told)
+                found[ref] = Sizes(*told)
     return found
 
 
@@ -148,5 +165,7 @@ def _put_in(action: Action, sizes: Mapping[str, Sizes]) -> Sizes | None:
     """Return the size of what a rank put into a call: of two lines of statistics, that of the output is first."""
     if action.delta_ref not in sizes:
         return None
-    told = [ref for ref in action.evidence_refs if ref in sizes]
-    return sizes[told[0]] if len(told) == 1 else None
+    refs = action.evidence_refs
+    if len(refs) != 1:
+        refs = tuple(ref for ref in refs if ref in sizes)
+    return sizes.get(refs[0]) if len(refs) == 1 else None
