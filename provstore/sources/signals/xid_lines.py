@@ -9,15 +9,24 @@ from datetime import UTC, datetime
 from provstore.sources.signals.devices import gpu_uuid, pci_address
 
 _STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
-_SYSLOG_STAMP = r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}"
-# What stands before the message: level, record head of /dev/kmsg, facility, time, host and "kernel:", time since boot.
+_OTHER_STAMPS = (
+    r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}(?:\.[0-9]{1,9})?",
+    r"[A-Z][a-z]{2} [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}(?:\.[0-9]{1,9})? [A-Z0-9+-]{1,6}",
+    r"[0-9]{9,11}\.[0-9]{1,9}",
+)
+"""Of syslog, and of journalctl: short-full and short-unix. Without year or zone nobody can place them."""
+_SINCE_BOOT = r"[0-9]{1,12}\.[0-9]{1,9}"
+# What stands before the message: level, record head of /dev/kmsg, facility, time, time since boot, host and "kernel:"
+# (with its facility, or as in RFC 5424), and who printed it.
 _PREFIX = re.compile(
-    r"\s*(?:<[0-9]{1,3}>)?"
+    r"\s*(?:<[0-9]{1,3}>(?:1 )?)?"
     r"(?:[0-9]{1,3},[0-9]+,(?P<kmsg>[0-9]+),[^;]{0,64};)?"
     r"(?:[a-z0-9]+\s*:\s?[a-z]+\s*:\s*)?"
-    rf"(?:(?P<stamp>{_STAMP})\s+|{_SYSLOG_STAMP}\s+)?"
-    r"(?:(?:(?P<host>[A-Za-z0-9._-]{1,255})\s+)?kernel(?:\[[0-9]+\])?:\s*)?"
-    r"(?:\[\s*(?P<boot>[0-9]{1,12}\.[0-9]{1,9})(?:@[^\]]*)?\]\s*|\[[A-Z][a-z]{2} [^\]]{8,40}\]\s*)?"
+    rf"(?:(?P<stamp>{_STAMP})\s+|\[{_STAMP}\]\s+|(?:{'|'.join(_OTHER_STAMPS)})\s+)?"
+    rf"(?:\[\s*(?P<monotonic>{_SINCE_BOOT})\]\s+(?=[A-Za-z0-9]))?"
+    r"(?:(?:(?P<host>[A-Za-z0-9._-]{1,255})\s+)?(?:kern\.[a-z]{1,8}\s+)?kernel(?:\[[0-9]+\])?(?::| - - -)\s*)?"
+    rf"(?:\[\s*(?P<boot>{_SINCE_BOOT})(?:@[^\]]*)?\]\s*|\[[A-Z][a-z]{{2}} [^\]]{{8,40}}\]\s*)?"
+    r"(?:\[\s*[TC][0-9]{1,10}\]\s*)?"
 )
 _XID = re.compile(r"(?:NVRM: ){1,4}Xid \(([^)]{1,200})\): ([0-9]{1,9})(?![0-9A-Za-z_]|\.[0-9])(.*)", re.DOTALL)
 _PID = re.compile(r"\bpid='?([0-9]{1,10})'?")
@@ -62,7 +71,7 @@ def xid(line: str) -> XidLine | None:
         None if name is None else name[1].strip("'"),
         head["host"],
         _moment(head["stamp"]),
-        _since_boot(head["boot"], head["kmsg"]),
+        _since_boot(head["boot"] or head["monotonic"], head["kmsg"]),
     )
 
 

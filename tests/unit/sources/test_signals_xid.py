@@ -89,12 +89,34 @@ def test_a_line_that_only_looks_like_an_xid_is_none(line):
     assert KernelLog(DEVICES, host="node1", run_ns=0).read_dmesg(line) == []
 
 
+@pytest.mark.parametrize(
+    ("head", "host"),
+    [
+        # journalctl -o short-monotonic, short-precise, short-full, short-unix; --time-format iso of dmesg.
+        ("[   12.345678] node1 kernel: ", "node1"), ("Dec 01 10:00:00.123456 node1 kernel: ", "node1"),
+        ("Tue 2026-12-01 10:00:00 UTC node1 kernel: ", "node1"), ("1796119200.123456 node1 kernel: ", "node1"),
+        ("2026-12-01T10:00:00,123456+00:00 ", None), ("[2026-12-01T10:00:00] ", None),
+        # A syslog server that writes the facility, or RFC 5424; a kernel that says which thread printed it.
+        ("Dec  1 10:00:00 node1 kern.err kernel: [   1.2] ", "node1"),
+        ("<3>1 2026-12-01T10:00:00+00:00 node1 kernel - - - [   1.2] ", "node1"),
+        ("[   12.345678] [   T1234] ", None), ("[   12.345678][    C7] ", None),
+    ],
+)  # fmt: skip
+def test_a_line_is_read_whatever_the_programs_that_write_kernel_logs_put_before_it(head, host):
+    said = xid(f"{head}NVRM: Xid (PCI:0000:01:00): 79, pid=7")
+
+    assert (said.code, said.pid, said.host) == (79, 7, host)
+    assert xid(f"{head}someone wrote NVRM: Xid (PCI:0000:01:00): 79") is None
+    assert xid(f"{head}python[12]: NVRM: Xid (PCI:0000:01:00): 79") is None
+
+
 def test_process_and_time_are_read_where_the_line_has_them():
     said = xid("2026-09-14T20:30:27.5-0400 node1 kernel: NVRM: Xid (PCI:0000:01:00): 31, pid=42, name=python3.10, Ch 8")
 
     # 2026-09-15T00:30:27.5Z.
     assert (said.pid, said.process, said.host, said.at_ns) == (42, "python3.10", "node1", 1_789_432_227_500_000_000)
     assert xid("[ 1399.140323] NVRM: Xid (PCI:0000:01:00): 32").boot_ns == 1_399_140_323_000
+    assert xid("[ 1399.140323] node1 kernel: NVRM: Xid (PCI:0000:01:00): 32").boot_ns == 1_399_140_323_000
     assert xid("Mar 05 23:33:35 n kernel: NVRM: Xid (PCI:0000:01:00): 32").at_ns is None
     assert xid("NVRM: Xid (PCI:0000:01:00): 63, pid='<unknown>', name=<unknown>").pid is None
 
