@@ -27,7 +27,8 @@ TENSOR_LABELS = ("Element", "Entity", "TensorState")
 KINDS = frozenset(("action", "epoch-bundle", "escalation"))
 """Kinds of records that are shown here."""
 _ACTIVITY, _ENTITY, _AGENT = ("Element", "Activity"), ("Element", "Entity"), ("Element", "Agent")
-_SAVE, _LOAD, _TENSOR = "checkpoint.save", "checkpoint.load", "tensor."
+_SAVE, _LOAD, _TENSOR, _GRADIENT = "checkpoint.save", "checkpoint.load", "tensor.", "grad"
+_SECOND, _MAX_DIGITS = 2, 10
 _MAX_RANKS = 4_096
 
 Said = Mapping[str, Any]
@@ -201,6 +202,11 @@ class _Facts:
         }
         self._node(TENSOR_LABELS, state, facts)
         self._relate("USED", key, state)
+        if kind == _GRADIENT and (before := _added_to(name)) is not None:
+            # Each is what the parameter holds then: the sum of all so far.
+            former = tensor_iri(self.run, self.attempt, rank, step, before, kind)
+            self._node(TENSOR_LABELS, former, {"rank": rank, "name": before, "step": step, "kind": kind})
+            self._relate("WAS_DERIVED_FROM", state, former)
         for carrier in _texts(training.get("carried_by")) or ():
             entity = side_iri(self.run, self.attempt, carrier, rank)
             self._rows.setdefault(_ENTITY, {}).setdefault(entity, {})
@@ -235,6 +241,14 @@ class _Facts:
 
     def _relate(self, kind: str, source: str, target: str) -> None:
         self._pairs.setdefault(kind, {})[source, target] = None
+
+
+def _added_to(name: str) -> str | None:
+    """Return the name of the gradient that another was accumulated onto within a step; ``None`` of a first one."""
+    parameter, sign, count = name.rpartition("#")
+    if not (sign and parameter and count.isdecimal() and len(count) < _MAX_DIGITS and int(count) > 1):
+        return None
+    return parameter if int(count) == _SECOND else f"{parameter}#{int(count) - 1}"
 
 
 def _action_row(said: Said, training: Said) -> dict[str, Value | None]:

@@ -188,7 +188,14 @@ def _beginning(store: GraphStore, iri: str) -> tuple[str, list[str]]:
     if not is_tensor_of_step(iri):
         pending = _not_produced(store, iri)
         return (iri, []) if pending is None else (pending[0], [pending[1]])
-    carriers = [edge.source for edge in _steps(store, [iri], down=True) if edge.relation == "WAS_DERIVED_FROM"]
+    carriers: list[str] = []
+    later, seen = [iri], {iri}
+    while later and not carriers:
+        # What was accumulated further is carried as a part of what came of it.
+        derived = [edge.source for edge in _steps(store, later, down=True) if edge.relation == "WAS_DERIVED_FROM"]
+        carriers = [one for one in derived if not is_tensor_of_step(one)]
+        later = [one for one in derived if one not in seen]
+        seen.update(later)
     if not carriers:
         return iri, ["nothing recorded leads to it: no recorded call carried it, and what made it is no call"]
     *_, last = sorted(carriers, key=_call_order)

@@ -91,6 +91,33 @@ def test_one_that_no_call_carried_has_no_ancestors_and_says_why(graph: GraphStor
     assert found.notes[0].startswith("nothing recorded leads to it: no recorded call carried it")
 
 
+def accumulating(capture: RankCapture) -> None:
+    """Three passes, of which the last one's sum is reduced."""
+    for name in ("w", "w#2", "w#3"):
+        carrier = {"carried_by": [f"gloo/0@0-3/1/{capture.rank}"]} if name == "w#3" else {}
+        capture.lines.append(
+            {"t": "tensor", "ordinal": capture._ordinal, "epoch": 0, "step": 0, "at_ns": capture.now(),
+             "op": "tensor.grad", "name": name, "class": "read", "policy": FULL, "mode": "validation",
+             "shortfall": ["time-budget"], "finite": True, "shape": [2], "dtype": "float32", **carrier}
+        )  # fmt: skip
+        capture._ordinal += 1
+    capture.call(0, step=0, op_id=1)
+
+
+def test_a_gradient_that_was_accumulated_further_is_a_cause_of_what_the_sum_gave(stores: Place, tmp_path: Path) -> None:
+    graph = graph_of(stores, tmp_path, captured(tmp_path / "c", accumulating))
+
+    below = {node.iri for node in trace(graph, f"{BASE}tensor/2/0/w/grad", down=True).nodes}
+    assert {f"{BASE}tensor/2/0/{name}/grad" for name in ("w%232", "w%233")} <= below
+    assert {f"{BASE}gloo/0@0-3/1/{rank}/out" for rank in range(4)} <= below
+
+    above = {node.iri for node in trace(graph, f"{BASE}gloo/0@0-3/1/0/out").nodes}
+    assert {f"{BASE}tensor/{rank}/0/{name}/grad" for rank in range(4) for name in ("w", "w%232", "w%233")} <= above
+
+    first = trace(graph, f"{BASE}tensor/2/0/w/grad")
+    assert first.notes[0].endswith("what the rank got out of all_reduce #1 of default_pg (0), which carried it")
+
+
 def test_the_gradients_of_a_call_share_a_line_and_actions_are_counted(graph: GraphStore) -> None:
     up = [line.text for line in tree_lines(trace(graph, f"{BASE}tensor/2/1/2.weight/grad"), width=100)]
     assert up[1:3] == ["← output of all_reduce #2 of default_pg (0), rank 2", "← all_reduce #2 of default_pg (0)"]
