@@ -143,8 +143,13 @@ def _reasons(facts: EpochFacts, items: Sequence[Item], catch_up: int) -> Iterabl
         yield "determinism: kernels without a deterministic form were only warned of"
 
 
-def _notes(items: Iterable[Item]) -> Iterable[str]:
-    if items and next(iter(items)).checked is False:
+def _notes(items: Sequence[Item]) -> Iterable[str]:
+    if items[0].state == PRESENT:
+        yield (
+            "whether the checkpoint holds all that training goes on from, the state of the optimizer included, was not "
+            "recorded: only the program knows"
+        )
+    if items[0].checked is False:
         yield "the checkpoint itself was not looked at: --checkpoint PATH compares a copy of it with what was recorded"
     if any(one.name == SAMPLER and one.state == MISSING for one in items):
         yield (

@@ -146,6 +146,12 @@ def test_digests_of_sample_ids_alone_make_a_plan_approximate_and_the_remedy_is_t
     assert any("recorder.sampler" in note for note in plan.notes)
 
 
+def test_a_plan_with_a_checkpoint_says_that_nobody_recorded_whether_it_holds_the_optimizer() -> None:
+    said = "state of the optimizer"
+    assert any(said in note for note in restore_plan(facts(), present).notes)
+    assert not any(said in note for note in restore_plan(facts(checkpoints=[]), present).notes)
+
+
 def test_what_makes_a_rerun_differ_is_a_reason() -> None:
     loose = [{**row, "determinism": [{"n": "deterministic_algorithms", "v": False}]} for row in facts().headers]
     for changed, word in (
