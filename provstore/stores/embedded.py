@@ -290,6 +290,7 @@ def _open(path: Path, *, writable: bool) -> kglite.KnowledgeGraph:
     place = str(path.parent)
     try:
         if not writable:
+            # Left to itself, the engine reads numbers and relationships from the file without checking them.
             graph = kglite.load(str(path), verify="eager")
             graph.read_only(True)
             return graph
@@ -302,6 +303,11 @@ def _open(path: Path, *, writable: bool) -> kglite.KnowledgeGraph:
         lacks_memory = isinstance(error, MemoryError) or os.strerror(errno.ENOMEM) in str(error)
         hint = None if lacks_memory else _REBUILD
         raise StoreError(f"{path}: graph file: cannot be opened: {error}", hint=hint) from error
+    # Opening for writing leaves that to saving, and by then something was worked out from the damaged part.
+    damage = next((part["error"] for part in graph.verify_integrity()["sections"] if part["error"]), None)
+    if damage is not None:
+        graph.__exit__(StoreError, None, None)
+        raise StoreError(f"{path}: graph file: not readable here: {damage}", hint=_REBUILD)
     return graph
 
 
