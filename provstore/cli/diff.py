@@ -84,18 +84,19 @@ def _draw(console: Console, found: Diff) -> None:
     anchors = list(anchor_lines(found.anchors, console.width)) if found.anchors is not None else []
     # What differs first is read first.
     print_lines(console, anchors if found.cause else ())
-    print_lines(console, _lines(found.divergence, console.width, is_apart=found.cause is not None))
+    lines = _lines(found.divergence, console.width, is_apart=found.cause is not None, has_anchors=bool(anchors))
+    print_lines(console, lines)
     print_lines(console, () if found.cause else anchors)
     names = (found.divergence.a, found.divergence.b)
     print_lines(console, trust_lines(list(zip(names, found.trust, strict=True)), console.width))
 
 
-def _lines(found: Divergence, width: int, *, is_apart: bool) -> Iterator[Line]:
+def _lines(found: Divergence, width: int, *, is_apart: bool, has_anchors: bool) -> Iterator[Line]:
     """Yield how the calls compare; ``is_apart``: something else differed before them."""
     coverage = found.coverage
     first = found.first_divergence
     if first is None and not coverage.compared:
-        yield Line("calls: nothing could be compared" if is_apart else "nothing could be compared", "bold yellow")
+        yield Line(f"{'calls: ' if has_anchors else ''}nothing could be compared", "bold yellow")
     elif first is None:
         yield Line(f"no difference in {'the calls that were' if is_apart else 'what was'} compared", "bold green")
     else:
