@@ -22,8 +22,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Of an error that names no file: files of the store are named, so it is standard output."""
 
 
-def build() -> typer.Typer:
-    """Return the root command with everything that the files of this room add to it."""
+def build(first: str | None = None) -> typer.Typer:
+    """Return the root command with everything that the files of this room add to it.
+
+    Args:
+        first: The first argument. If it is a command, no other is loaded: together they take longer than most answers.
+    """
     app = typer.Typer(
         name=PROGRAM,
         help="Where did this tensor come from, and which rank hangs: provenance of distributed PyTorch training.",
@@ -34,7 +38,8 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(flags(_root, on_root=True))
-    for name in rooms.names("cli"):
+    names = {name.replace("_", "-"): name for name in rooms.names("cli")}
+    for name in (first,) if first in names else names:
         rooms.load("cli", name).add_to(app)
     return app
 
@@ -50,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = build()(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        code = build(*arguments[:1])(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else errors.EXIT_OK
     except BrokenPipeError:
