@@ -9,7 +9,7 @@ from provstore import analysis
 from provstore.api.answers import timing
 from provstore.api.recorded_values import recorded_values
 from provstore.api.writing import TraceWriter
-from provstore.errors import ConfigError, InputError
+from provstore.errors import ConfigError, InputError, StoreError
 from provstore.graph.finding_facts import finding_block
 from provstore.graph.merge import merge
 from provstore.journal import Journal
@@ -24,7 +24,8 @@ from provstore.stores import GraphStore
 
 _WITHOUT_DUMPS = (
     "provstore ingest DUMPS adds them; "
-    "of what was recorded live, agent-query --tool list_suspicious_actions names values that are wrong"
+    "of what was recorded live, agent-query --tool list_suspicious_actions names values that are wrong, and "
+    "query collectives/lagging_ranks who did not come to the last call of a group"
 )
 
 
@@ -67,14 +68,23 @@ def diagnosed(
     Raises:
         InputError: It has no dumps, and what was recorded live shows no values that are wrong: it holds no states of
             calls.
+        StoreError: The same, and the journal has lost something, which may be what they are.
     """
     started = time.perf_counter()
     dumps = stored_dumps(graph, *scope)
     evidence = DumpSet(*scope, merge(dumps).dumps, stored_refusals(graph, *scope), stored_tensors(graph, *scope))
     values = recorded_values(journal, scope, about)
+    lost = next((str(one) for one in journal.problems if one.is_loss), None)
     if not (dumps or evidence.refusals or evidence.tensors or values.findings or values.undecided):
+        if lost is not None:
+            text = (
+                f"{scope[0]}: attempt {scope[1]}: {lost}: what was recorded there is not judged, and no dump is stored"
+            )
+            raise StoreError(text, hint="provstore store check names what is damaged, provstore verify whose it is")
         text = f"{scope[0]}: attempt {scope[1]}: no dump of it is stored, and only dumps tell which calls never ended"
         raise InputError(text, hint=_WITHOUT_DUMPS)
     read = time.perf_counter()
     found = values.added_to(analysis.diagnose(evidence, analysis.Options(about=about)), about)
+    if lost is not None:
+        found = replace(found, notes=(*found.notes, f"{lost}: what was recorded there is not part of this answer"))
     return replace(found, timing=timing(started, read)), finding_block(found, dumps)
