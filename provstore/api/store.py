@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Self, TextIO
 from provstore import config, cypher
 from provstore.api import store_doors
 from provstore.api.answers import answer, asked, one_attempt
-from provstore.api.control import require_off
 from provstore.api.lagging import REASON, hinting, incomplete
 from provstore.api.opening import Opened, open_both
 from provstore.errors import ConfigError
 from provstore.model.finding import Diagnosis
 from provstore.model.report import Answer, IngestReport, SealReport
 from provstore.model.trace import Trace
-from provstore.sources.flight_recorder import ReadOptions
 
 if TYPE_CHECKING:
     from provstore.api.believing import Belief
@@ -121,6 +119,7 @@ class Store:
         """
         from provstore.ingest.evidence import take_in
         from provstore.ingest.given import Request
+        from provstore.sources.flight_recorder import ReadOptions
 
         self.require_writable("nothing can be taken in")
         options = ReadOptions(rank_regex=rank_regex, rank_map=rank_map, recursive=recursive)
@@ -377,6 +376,8 @@ class Store:
             ConfigError: The store was opened for reading only.
             SafeModeError: Safe mode is on.
         """
+        from provstore.api.control import require_off
+
         if self._read_only:
             raise ConfigError(f"{self.uri}: store: opened for reading only; {what}")
         require_off(what, self._journal_directory)
