@@ -111,7 +111,9 @@ def verify(  # noqa: PLR0913 - each argument is an option
     runs, folders = runs_and_files(settings, targets or ())
     _require_one_kind(folders, runs)
     screen = Screen(settings)
-    if folders and agents.are_agent_files(folders):
+    # Who gives keys of agents means such files; what keeps one from being one is then said.
+    are_meant = bool(agent_key or check_legacy) and all(Path(one).is_file() for one in folders)
+    if folders and (are_meant or agents.are_agent_files(folders)):
         agents.show(
             screen,
             folders,

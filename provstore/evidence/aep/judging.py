@@ -12,6 +12,7 @@ from provstore.evidence.aep import envelopes, schema, semantics
 from provstore.evidence.aep.cells import Cells
 from provstore.evidence.aep.chains import DROPPED, Chains
 from provstore.evidence.aep.digests import ContainerDigests
+from provstore.evidence.aep.histories import Histories
 from provstore.evidence.aep.text import JsonText
 from provstore.model.aep import AXES, Axis, Container, ContainerVerdict, RawRecord, RecordVerdict
 
@@ -65,6 +66,7 @@ class _Pass:
     records: list[_Judged] = field(default_factory=list)
     chains: Chains = field(default_factory=Chains)
     cells: Cells = field(default_factory=Cells)
+    histories: Histories = field(default_factory=Histories)
     shared: dict[object, Any] = field(default_factory=dict)
     """Equal verdicts are held once: a file may have 100,000 records that are all alike."""
 
@@ -79,6 +81,8 @@ class _Pass:
         elif raw.kind == _MEMORY and isinstance(text.value, dict):
             cell = self.cells.add(raw.index, text.value)
         authenticity, findings = self._authenticity(text)
+        if raw.kind == schema.RECORD and own is not None and text.fault is None:
+            findings += self.histories.add(own, text)
         digests.take(raw, text, own)
         sha256 = raw.sha256 or hashlib.sha256(raw.data).hexdigest()
         structural, semantic = self._share(_structural(raw, text)), self._share(_semantic(raw, text))

@@ -258,3 +258,17 @@ def test_text_and_json_say_the_same_of_every_axis(command, agent, chain, written
         for name in ("structural", "semantic", "authenticity"):
             assert one["axes"][name]["status"] in text
     assert body["chain"]["status"] in text
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"), [(b"hello\nworld\n", "byte 0: Expecting value"), (b"", "the file is empty")]
+)
+def test_who_gives_an_agents_key_is_told_what_keeps_a_file_from_being_agent_evidence(
+    command, agent, tmp_path, data, reason
+):
+    (tmp_path / "records.jsonl").write_bytes(data)
+
+    answer = command("verify", tmp_path / "records.jsonl", "--agent-key", key_of(agent))
+
+    assert answer.code == 2
+    assert f"agent evidence: {reason}" in answer.err
