@@ -115,7 +115,8 @@ class Replay:
         """What may be claimed of it: only what was checked, and only when all of it was equal."""
         if self.anchors is not None:
             found = self.anchors
-            text = "all anchors are equal" if found.is_equal else f"{found.different} anchors differ"
+            lacking = "".join(f"; the re-run lacks {name} at {count}" for name, count in found.lacking.items())
+            text = "all anchors are equal" if found.is_equal else f"{found.different} anchors differ{lacking}"
             digest = self.plan.item("anchors").digest
             return Check(text, [digest] if digest else [], is_exact=found.is_equal)
         if self.executed:

@@ -227,11 +227,14 @@ def _verdict_lines(one: Recomputed, width: int) -> Iterator[Line]:
 
 def anchor_lines(found: AnchorComparison, width: int) -> Iterator[Line]:
     """Yield how the anchors of two runs compare: what differs first, what then, and what is equal."""
+    from provstore.evidence.replay.anchors import MEANING
+
     if found.is_equal:
         text = f"{found.other}: all {found.compared} anchors are equal"
         yield from (Line(one, "green") for one in folded(text, width))
     elif found.first is None:
-        yield from (Line(one, "yellow") for one in folded(f"{found.other}: no anchors to compare", width))
+        text = "no anchors to compare" if not found.compared else f"what it holds of {found.compared} anchors is equal"
+        yield from (Line(one, "yellow") for one in folded(f"{found.other}: {text}", width))
     else:
         first, *later = [one for one in found.kinds if one.different]
         text = f"{found.other}: differs first at step {first.step}, {_where(first)}: {_kind(found, first)}"
@@ -244,8 +247,15 @@ def anchor_lines(found: AnchorComparison, width: int) -> Iterator[Line]:
         if equal:
             text = f"equal at all {counted(found.steps, 'step')}: {', '.join(equal)}"
             yield from (Line(line) for line in folded(text, width, "  ", "    "))
-        yield Line(f"  {found.different} of {found.compared} compared anchors differ or are missing", "dim")
-    if found.not_probed:
+        yield Line(
+            f"  {counted(found.different, 'anchor')} differ or are missing; both runs have {found.compared}", "dim"
+        )
+    for name, count in found.lacking.items():
+        text = (
+            f"not in {found.other}: {name} ({MEANING[name]}) of {counted(count, 'anchor')}, so nothing is said of them"
+        )
+        yield from (Line(one, "yellow") for one in folded(text, width, "  ", "    "))
+    if found.not_probed > found.lacking.get("params", 0):
         yield Line(f"  parameters were not probed at {counted(found.not_probed, 'anchor')}", "dim")
 
 

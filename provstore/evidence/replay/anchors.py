@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -85,11 +86,13 @@ class AnchorComparison:
     """Steps of which both runs have an anchor."""
     generators: tuple[str, ...] = ()
     """Random number generators whose kept states differ where such states differ first; none kept, none named."""
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    """What the re-run does not hold at anchors that hold it of the run, and at how many."""
 
     @property
     def is_equal(self) -> bool:
-        """Whether there were anchors, and all of them are equal."""
-        return self.first is None and self.compared > 0
+        """Whether there were anchors, and all that was stored of them is reached again."""
+        return self.first is None and self.compared > 0 and not self.lacking
 
     def to_dict(self) -> dict[str, object]:
         """Return it as JSON values."""
@@ -104,6 +107,7 @@ class AnchorComparison:
             "kinds": [one.to_dict() for one in self.kinds],
             "steps": self.steps,
             "generators": list(self.generators),
+            "lacking": dict(self.lacking),
         }
 
 
@@ -124,7 +128,7 @@ def compare_anchors(
     left, right = _by_place(stored), _by_place(rerun)
     ids = _ids(data[0]), _ids(data[1])
     tallies = {kind: _Tally() for kind in KINDS}
-    not_probed = 0
+    not_probed, lacking = 0, Counter[str]()
     found: list[AnchorDifference] = []
     # Batches of a step that has no anchor are compared, too: a rank may have died in it.
     for place in sorted(left.keys() | right.keys() | (ids[0].keys() & ids[1].keys())):
@@ -134,6 +138,7 @@ def compare_anchors(
         if one is not None and two is not None:
             not_probed += one.get("params") is None or two.get("params") is None
             values |= {name: (one.get(name), two.get(name)) for name in NAMES}
+            lacking.update(name for name in NAMES if one.get(name) is not None and two.get(name) is None)
         if one is not None or two is not None:
             values["missing"] = (is_lone, False)
         names = tuple(kind for kind in KINDS if kind in values and tallies[kind].differs(place, *values[kind]))
@@ -153,6 +158,7 @@ def compare_anchors(
         tuple(firsts[rank] for rank in sorted(firsts)),
         tuple(kinds),
         len({place[:2] for place in both}),
+        lacking={name: lacking[name] for name in NAMES if lacking[name]},
     )
 
 

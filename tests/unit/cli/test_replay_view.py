@@ -42,3 +42,19 @@ def test_each_kind_of_anchor_is_told_with_its_step_and_ranks() -> None:
         "  then from step 15, ranks 0-1: params (parameters)",
         "  equal at all 20 steps: data",
     ]
+
+
+def test_what_a_re_run_does_not_hold_is_not_told_as_equal() -> None:
+    found = AnchorComparison("again", 12, 0, None, 12, lacking={"params": 12})
+    assert [line.text for line in view.anchor_lines(found, 200)] == [
+        "again: what it holds of 12 anchors is equal",
+        "  not in again: params (parameters) of 12 anchors, so nothing is said of them",
+    ]
+
+
+def test_anchors_that_one_run_alone_has_are_not_counted_as_compared() -> None:
+    first = AnchorDifference(0, 3, 0, ("missing",))
+    found = AnchorComparison("again", 6, 6, first, kinds=(KindDifference("missing", 12, 6, 0, 3, (0, 1)),))
+    assert [line.text for line in view.anchor_lines(found, 200)][-1] == (
+        "  6 anchors differ or are missing; both runs have 6"
+    )

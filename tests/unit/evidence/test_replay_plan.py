@@ -6,9 +6,11 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from provstore.api.replaying import Replay
 from provstore.errors import ConfigError, InputError
 from provstore.evidence.aep import schema
 from provstore.evidence.replay import EpochFacts, compare_anchors, restore_plan, skips_from
@@ -282,9 +284,22 @@ def test_the_first_anchor_that_differs_is_named_with_step_rank_and_what() -> Non
 def test_parameters_that_were_not_probed_say_nothing_and_are_counted() -> None:
     stored = rows("params", order="o", rng="g", cursor=1)
     unprobed = [{**row, "params": None} for row in stored]
-    found = compare_anchors(stored, unprobed, "again")
+    found = compare_anchors(unprobed, stored, "again")
     assert (found.is_equal, found.not_probed) == (True, 4)
     assert not compare_anchors([], [], "again").is_equal
+
+
+@pytest.mark.parametrize("kind", ["params", "order", "rng", "cursor"])
+def test_a_re_run_that_does_not_hold_what_was_stored_has_not_reached_it_again(kind: str) -> None:
+    stored = rows("params", order="o", rng="g", cursor=1)
+    without = [{**row, kind: None} if row["step"] == 9 else row for row in stored]
+    found = compare_anchors(stored, without, "again")
+
+    assert (found.first, found.is_equal, found.lacking) == (None, False, {kind: 2})
+    said = Replay(restore_plan(facts(), present), cast("Any", None), anchors=found)
+    assert not said.check.is_exact
+    assert f"the re-run lacks {kind} at 2" in said.check.text
+    assert said.exit_code == 3, "nothing differs, and not all was shown to be equal"
 
 
 def test_other_samples_of_a_step_are_a_difference_of_its_data() -> None:
