@@ -59,7 +59,7 @@ def dense_local(torch: Any, tensor: Any) -> Any:
             only wraps other tensors.
     """
     with torch.no_grad():
-        local = tensor.to_local() if _is_distributed(tensor) else tensor
+        local = local_of(tensor)
         if type(local).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             raise UnsupportedDtypeError(f"tensor: class: {type(local).__name__} has no elements of its own")
         if local.layout is not torch.strided or local.is_nested or local.is_quantized or local.is_meta:
@@ -68,6 +68,11 @@ def dense_local(torch: Any, tensor: Any) -> Any:
         if dtype_name(local) not in ITEM_BYTES:
             raise UnsupportedDtypeError(f"tensor: dtype: {local.dtype} has no digest")
         return local.detach()
+
+
+def local_of(tensor: Any) -> Any:
+    """Return what a rank itself holds of a tensor: of a DTensor the local shard, else the tensor."""
+    return tensor.to_local() if _is_distributed(tensor) else tensor
 
 
 def dtype_name(tensor: Any) -> str:

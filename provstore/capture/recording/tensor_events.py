@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from provstore.capture.content.digest import local_of
 from provstore.capture.fail_open import tried
 from provstore.capture.recording import contents
 from provstore.capture.recording.carriers import Carriers
@@ -138,10 +139,13 @@ class TensorEvents:
     def _module(self, op: str, name: str, value: Any) -> None:
         self._see(op, name, _tensors(value))
 
-    def _see(self, op: str, name: str, tensors: Sequence[Any]) -> None:
-        if not tensors:
+    def _see(self, op: str, name: str, given: Sequence[Any]) -> None:
+        if not given:
             return
         began = time.thread_time_ns()
+        with self._torch.no_grad():
+            # Digest, statistics and bytes are those of what the rank holds, so shape and size are too.
+            tensors = [local_of(tensor) for tensor in given]
         with self._lock:
             self._seen[op, name] += 1
             count = self._seen[op, name]
