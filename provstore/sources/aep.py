@@ -23,6 +23,8 @@ MAX_DOCUMENT = 256 * 1024 * 1024
 
 _HEAD = 64 * 1024
 _BUNDLE_VERSION = "aep-bundle/v0.1"
+_NO_VALUE = "Expecting value"
+"""How the parser says that no JSON begins where it looks."""
 _MARKS = re.compile(
     rb'"schema_version"\s*:\s*"(aep/|aep-bundle/|canonical-event/)|"prevHash"\s*:|"lastRecordHash"\s*:|"mem_ref"\s*:'
     rb'|"fork_id"\s*:|"checkpoint_id"\s*:|"artifact_uri"\s*:|"engine_version"\s*:'
@@ -66,7 +68,10 @@ def _cut_off(place: Place, head: bytes) -> Container:
     Raises:
         InputError: None of them is a record; the message gives the reason of the first.
     """
-    reason = _refused(place, JsonText(head[:_HEAD]).fault or "no JSON object or list")
+    fault = JsonText(head[:_HEAD]).fault or "no JSON object or list"
+    if fault.endswith(_NO_VALUE) and b"\0" not in head[:_HEAD]:
+        fault = fault.removesuffix(_NO_VALUE) + "text, such as a command prints, and no JSON"
+    reason = _refused(place, fault)
     if _MARKS.search(head) is None:
         raise reason
     try:

@@ -97,6 +97,8 @@ def _head_faults(value: Mapping[str, Any]) -> Iterator[str]:
         yield f"epoch: {_shown(epoch)} is no number from 0"
     if not isinstance(actions, list):
         yield f"actions: {_shown(actions)} is no list"
+    elif not actions and isinstance(value.get("actions"), list):
+        yield "actions: the list is empty, so that nothing is stated"
     elif len(actions) > MAX_ACTIONS:
         yield f"actions: {len(actions)} are more than {MAX_ACTIONS}"
 

@@ -110,6 +110,7 @@ def without(value, name):
         (bundle(epoch=True), r"epoch: True is no number from 0"),
         (bundle(run_id=""), r"run_id: '' is no name"),
         (bundle(actions={}), r"actions: \{\} is no list"),
+        (bundle(actions=[]), "actions: the list is empty"),
         (bundle(action(0), action(1, rank="0")), r"actions\[1\]\.rank: '0' is no number from 0"),
         (bundle(action(0), action(1, timestamp_ns=1.5)), r"actions\[1\]\.timestamp_ns: 1.5 is no number from 0"),
         (bundle(action(0), action(1, recording_mode="all")), r"actions\[1\]\.recording_mode: 'all' is none of"),
