@@ -207,8 +207,11 @@ def _header(line: bytes, rank: int) -> dict[str, Any]:
     if not line:
         raise InputError("is empty, or has no whole line")
     said = parse(line)
-    if said.get("t") != "header" or said.get("schema") != SCHEMA:
+    schema = said.get("schema")
+    if said.get("t") != "header" or not isinstance(schema, str):
         raise InputError(f"does not begin with a header of {SCHEMA}")
+    if schema != SCHEMA:
+        raise InputError(f"schema: {schema[:40]!a} is not known; known is {SCHEMA}")
     if said.get("rank") != rank or isinstance(said.get("rank"), bool):
         raise InputError("its header names another rank than its name")
     attempt = said.get("attempt", 0)

@@ -110,7 +110,10 @@ def test_a_line_without_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
     [
         (b"", "is empty"),
         (b'{"t":"header"}\n', "does not begin with a header"),
-        (line(header(schema="provstore-capture/9")), "does not begin with a header"),
+        (
+            line(header(schema="provstore-capture/9")),
+            "schema: 'provstore-capture/9' is not known; known is provstore-capture/1",
+        ),
         (line(header(1)), "names another rank"),
         (line({**header(), "attempt": -1}), "attempt"),
         (b"\x80\x02}q\x00.\n", "no JSON"),
