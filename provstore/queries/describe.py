@@ -20,6 +20,8 @@ _TENSOR = re.compile(
     r"(?P<run>[^/]+)/(?P<attempt>\d+)/tensor/(?P<rank>\d+)/(?P<step>\d+|~)/(?P<name>[^/]+)/(?P<kind>[^/]+)"
 )
 _CHECKPOINT = re.compile(r"checkpoint/(?P<uri>[^/]+)")
+_RUN = re.compile(r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:run|bundle/(?P<epoch>\d+)(?:/(?P<part>\d+))?)")
+_AGENT_RUN = re.compile(r"agent/run/(?P<name>[^/]+)")
 _ACTION = re.compile(r"(?P<run>[^/]+)/(?P<attempt>\d+)/action/(?P<action>.+)")
 _ID = re.compile(
     r"(?P<run>[^/]+)/(?P<attempt>\d+)/(?:rank/(?P<agent>\d+)|dump/(?P<dumped>\d+)/(?P<dump>\S+)|(?P<backend>[^/]+)/(?P<group>[^/]+@[^/]+)"
@@ -164,6 +166,13 @@ def _recorded_node(iri: str, hops: int | None) -> TraceNode | None:
     if (one := _ACTION.fullmatch(short(iri))) is not None:
         run, attempt = ids.component_text(one["run"]), int(one["attempt"])
         return TraceNode(iri, "action", f"action {one['action']}", run, attempt, hops=hops)
+    if (one := _RUN.fullmatch(short(iri))) is not None:
+        run, attempt = ids.component_text(one["run"]), int(one["attempt"])
+        what = "" if one["epoch"] is None else f"recorded epoch {one['epoch']} of "
+        part = "" if one["part"] is None else f", part {one['part']}"
+        return TraceNode(iri, "element", f"{what}run {run}, attempt {attempt}{part}", run, attempt, hops=hops)
+    if (one := _AGENT_RUN.fullmatch(short(iri))) is not None:
+        return TraceNode(iri, "element", f"agent run {ids.component_text(one['name'])}", hops=hops)
     if (one := _CHECKPOINT.fullmatch(short(iri))) is not None:
         uri = ids.component_text(one["uri"])
         return TraceNode(iri, "checkpoint", f"checkpoint {uri}", hops=hops, name=uri)

@@ -13,7 +13,9 @@ from provstore.api.recording import record
 from provstore.cypher import query
 from provstore.ingest.upkeep import replay
 from provstore.journal import Journal
+from provstore.queries.describe import describe
 from provstore.queries.evidence import stored_evidence
+from provstore.queries.lineage import trace
 from provstore.stores import GraphStore
 from tests.conftest import Place
 from tests.evidence_graphs import door
@@ -82,6 +84,16 @@ def test_escalations_with_their_end_and_the_actions_that_they_deepened(graph: Gr
         1,
     )
     assert (row["closed_step"], row["close_reason"], row["actions"]) == (70, "clear", 1)
+
+
+def test_a_trace_names_runs_and_what_was_recorded_of_them_in_words(graph: GraphStore) -> None:
+    (above,) = trace(graph, "https://w3id.org/provstore/id/checkpoint/s3%3A%2F%2Fb%2Fx").nodes
+    assert (above.label, above.run, above.attempt) == ("run job, attempt 0", "job", 0)
+
+    more = [f"{BASE}/bundle/3", f"{BASE}/bundle/3/1", "https://w3id.org/provstore/id/agent/run/a%2Fb"]
+    assert [one.label for one in describe(graph, more, {})] == [
+        "recorded epoch 3 of run job, attempt 0", "recorded epoch 3 of run job, attempt 0, part 1", "agent run a/b",
+    ]  # fmt: skip
 
 
 def test_the_epochs_of_a_run(graph: GraphStore) -> None:

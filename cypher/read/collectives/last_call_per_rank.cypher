@@ -1,6 +1,7 @@
 // The last call of each rank and recorder, where it was made and whether it ended.
 // params: run, attempt
 // returns: rank, backend, group, op, seq, op_id, is_completed, is_retired, created_ns, user_frame, iri
+// none: only dumps tell this, and none of this run is stored
 MATCH (c:Call {run: $run, attempt: $attempt})
 MATCH (s:Signature {key: c.signature})
 WITH c.rank AS rank, s.backend AS backend, max(c.record_id) AS last
