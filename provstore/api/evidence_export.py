@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from provstore.exports.evidence.agent_records import AgentExportOptions, AgentEx
 from provstore.journal import Journal
 from provstore.model import canonical
 from provstore.model.evidence import EPOCH_BUNDLE, MODES, BundleAt, RecordAt
-from provstore.model.evidence_report import BundleRow, EvidenceItem, EvidenceList, RunEvidence
+from provstore.model.evidence_report import BundleRow, EvidenceItem, EvidenceList, RecordedEpoch, RunEvidence
 
 BUNDLE, RECORD = "bundle", "record"
 LEAST_PREFIX = 4
@@ -65,15 +65,20 @@ class Evidence:
 
         Raises:
             ConfigError: There is no such mode.
-            InputError: There is no such run.
+            InputError: There is no such run, or none of the runs has that epoch.
         """
         if mode not in {None, *MODES}:
             raise ConfigError(f"{mode}: --mode: is none of {', '.join(MODES)}")
         found = [(self._of(scope), scope) for scope in self._scopes(run, attempt, signed=False)]
+        recorded = [recorded_epochs(self._journal, scope) for _, scope in found]
+        held = sorted({one.epoch for epochs in recorded for one in epochs})
+        if epoch not in {None, *held}:
+            shown = ", ".join(map(str, held[:MAX_CANDIDATES])) + ("" if len(held) <= MAX_CANDIDATES else ", …")
+            raise InputError(f"training epoch {epoch}: is not recorded; recorded are {shown or 'none'}")
         return EvidenceList(
             tuple(
-                replace(one, recorded=recorded_epochs(self._journal, scope, epoch=epoch, mode=mode))
-                for one, scope in found
+                replace(one, recorded=_chosen(epochs, epoch, mode))
+                for (one, _), epochs in zip(found, recorded, strict=True)
             )
         )
 
@@ -360,3 +365,7 @@ def _named(one: EvidenceItem) -> str:
     action = one.said.get("action_id") if one.said is not None else None
     named = form if action is None else f"{action} ({form})"
     return f"{named} (attempt {one.attempt}, sha256 {digest[:16]}…)"
+
+
+def _chosen(epochs: Iterable[RecordedEpoch], epoch: int | None, mode: str | None) -> tuple[RecordedEpoch, ...]:
+    return tuple(one for one in epochs if epoch in {None, one.epoch} and mode in {None, one.recording_mode})

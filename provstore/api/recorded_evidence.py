@@ -23,23 +23,20 @@ if TYPE_CHECKING:
 Scope = tuple[str, int]
 
 
-def recorded_epochs(
-    journal: Journal, scope: Scope, *, epoch: int | None = None, mode: str | None = None
-) -> tuple[RecordedEpoch, ...]:
+def recorded_epochs(journal: Journal, scope: Scope, *, epoch: int | None = None) -> tuple[RecordedEpoch, ...]:
     """Return the training epochs of an attempt that were recorded.
 
     Args:
         journal: Where they are.
         scope: Run and attempt.
         epoch: Only this training epoch.
-        mode: Only those whose weakest recorded mode is this one.
 
     Raises:
         TrustError: A record is malformed.
         StoreError: The journal is damaged there.
     """
     found = map(_row, recording.stored_bundles(journal, *scope))
-    return tuple(row for row in found if epoch in {None, row.epoch} and mode in {None, row.recording_mode})
+    return tuple(row for row in found if epoch in {None, row.epoch})
 
 
 def axes_of(journal: Journal, scope: Scope, digest: str, known: Mapping[str, bytes]) -> Mapping[str, object] | None:

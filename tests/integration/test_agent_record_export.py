@@ -180,6 +180,17 @@ def test_the_axes_of_an_epoch_are_shown_with_its_bundle(exported: Path) -> None:
     assert "complete" not in json.dumps(shown.to_dict())
 
 
+def test_an_epoch_that_no_run_recorded_is_an_error_and_no_empty_list(tmp_path: Path) -> None:
+    capture = RankCapture(tmp_path / "c", world=1)
+    capture.call(3)
+    record([capture.write()], store=f"embedded:{tmp_path / 's'}")
+    with opened(f"embedded:{tmp_path / 's'}") as evidence:
+        with pytest.raises(InputError, match=r"training epoch 99: is not recorded; recorded are 3$"):
+            evidence.listed(epoch=99)
+        # A mode that an epoch does not have is a question, and its answer is none.
+        assert not any(one.recorded for one in evidence.listed(epoch=3, mode="full").runs)
+
+
 def test_what_is_recorded_is_found_by_epoch_action_and_digest_and_listed_by_mode(tmp_path: Path) -> None:
     capture = RankCapture(tmp_path / "c", world=1)
     capture.call(0)
