@@ -16,7 +16,7 @@ from provstore.cli._trusting import AnchorPath, PublicKey, Trust, Unverified, be
 from provstore.cli.replay import anchor_lines, ignored_lines, trust_lines
 
 if TYPE_CHECKING:
-    from provstore.analysis.divergence import Divergence, Point
+    from provstore.analysis.divergence import Correlation, Divergence, Point
     from provstore.api.diffing import Diff
 
 EXAMPLES = """Examples:
@@ -119,15 +119,19 @@ def _lines(found: Divergence, width: int, *, is_apart: bool, has_anchors: bool) 
 def _details(found: Divergence, width: int) -> Iterator[Line]:
     for rank, point in sorted(found.per_rank.items())[:_SHOWN]:
         yield from (Line(text, "dim") for text in folded(f"rank {rank} first: {_said(point)}", width, "  ", "    "))
-    for one in found.correlations:
-        near = f"{one.step_distance:+d} steps" if one.step_distance is not None else f"{one.seconds:+.1f} s"
-        text = f"near it, {near}: {one.event.what}, {one.event.scope}, of {one.event.run}"
+    # Ranks see the same at one time: it is told once.
+    for text in dict.fromkeys(map(_near, found.correlations)):
         yield from (Line(part) for part in folded(text, width, "  ", "    "))
     for group, shift in sorted(found.offsets.items()):
         text = f"group {group}: sequence numbers of {found.b} are taken {shift:+d}: it began later"
         yield from (Line(part, "dim") for part in folded(text, width, "  ", "    "))
     for note in found.notes:
         yield from (Line(part, "dim") for part in folded(note, width, "  ", "    "))
+
+
+def _near(one: Correlation) -> str:
+    near = f"{one.step_distance:+d} steps" if one.step_distance is not None else f"{one.seconds:+.1f} s"
+    return f"near it, {near}: {one.event.what}, {one.event.scope}, of {one.event.run}"
 
 
 def _said(point: Point) -> str:

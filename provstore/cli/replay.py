@@ -190,9 +190,10 @@ def _executed_lines(executed: tuple[Recomputed, ...], total: int, width: int, ve
         counts[one.verdict.name] = counts.get(one.verdict.name, 0) + 1
     without = counts.pop(_NOT_RECOMPUTABLE, 0)
     done = len(executed) - without
-    said = ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=_verdict_place)) or "none"
+    verdicts = ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=_verdict_place))
+    said = f": {verdicts}" if verdicts else ""
     said += f"; {without:,} {_NOT_RECOMPUTABLE}" if without else ""
-    yield Line(f"{done:,} of {counted(total, 'collective')} recomputed: {said}", "bold")
+    yield Line(f"{done:,} of {counted(total, 'collective')} recomputed{said}", "bold")
     odd = [one for one in executed if verbose or one.verdict.name != "exact" or not one.verdict.is_whole]
     # What is wrong is read first.
     odd.sort(key=lambda one: _verdict_place(one.verdict.name))

@@ -27,6 +27,11 @@ def test_what_could_not_be_recomputed_is_not_counted_as_recomputed_and_mismatche
     ]
 
 
+def test_where_nothing_was_recomputed_there_is_no_verdict_to_tell() -> None:
+    (line,) = view._executed_lines((), 48, 100, verbose=False)
+    assert line.text == "0 of 48 collectives recomputed"
+
+
 def test_each_kind_of_anchor_is_told_with_its_step_and_ranks() -> None:
     kinds = (
         KindDifference("rng", 40, 40, 0, 0, (0, 1)),
