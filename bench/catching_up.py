@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The graph catches up with a recorded capture of 8 ranks × 20,000 calls with content; assistants ask about such runs.
 
-Captures are written by the helper of the tests: every call with digests and statistics, equal results on all ranks.
+Captures are written by the helper of the tests: every call with digests and statistics, equal results on all ranks. The
+same number of calls is recorded from dumps, too: of these only what each call was is known.
 Commands run in fresh processes and are measured whole. Memory is told twice: all that was resident, pages of the graph
 file that the kernel may drop included, and the memory of the process alone (anonymous), by looking every 10 ms.
 """
@@ -21,8 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "bench"))
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT))
+
+import record as record_bench  # noqa: E402
 
 RANKS, CALLS, FEW_CALLS = 8, 20_000, 2_000
 TOLERANCE = 1.3
@@ -55,14 +59,23 @@ def measured(place: Path, calls: int) -> list[tuple[str, float, float | None, st
     rows: list[tuple[str, float, float | None, str]] = [
         ("--version: user", command("--version").user, 0.2, "s"),
     ]
-    for name, count in (("few", min(FEW_CALLS, calls)), ("all", calls)):
-        write(place / name / "capture", count)
+    record_bench.write(place, calls)
+    sides: list[tuple[str, int, list[str]]] = [
+        ("few", min(FEW_CALLS, calls), []),
+        ("all", calls, []),
+        ("dumps", calls, ["--run", "job", "--epoch", "0"]),
+    ]
+    for name, count, named in sides:
+        if name != "dumps":
+            write(place / name / "capture", count)
         store = f"embedded:{place / name / 'store'}"
-        command("record", str(place / name / "capture"), "--store", store)
+        took = command("record", str(place / "dumps" if named else place / name / "capture"), *named, "--store", store)
         caught = command("store", "info", "--store", store)
-        actions = f"{RANKS * count:,} actions"
+        actions = f"{RANKS * count:,} actions" + (" of dumps" if named else ", content")
         if name == "all":
-            rows.append((f"catching up with {actions}, content, lineage: user", caught.user, 12, "s"))
+            rows.append((f"record {actions}: user", took.user, None, "s"))
+            rows.append((f"record {actions}: memory of the process", took.own_mb, None, "MB"))
+            rows.append((f"catching up with {actions}, lineage: user", caught.user, 12, "s"))
             rows.append(("the same: memory of the process", caught.own_mb, 500, "MB"))
             rows.append(("the same: resident, mapped file included", caught.peak_mb, None, "MB"))
         tools: dict[str, dict[str, object]] = {
