@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from provstore import analysis
 from provstore.api.answers import timing
-from provstore.api.recorded_values import recorded_values
 from provstore.api.writing import TraceWriter
 from provstore.errors import ConfigError, InputError, StoreError
 from provstore.graph.finding_facts import finding_block
@@ -70,6 +69,8 @@ def diagnosed(
             calls.
         StoreError: The same, and the journal has lost something, which may be what they are.
     """
+    from provstore.api.recorded_values import recorded_values
+
     started = time.perf_counter()
     dumps = stored_dumps(graph, *scope)
     evidence = DumpSet(*scope, merge(dumps).dumps, stored_refusals(graph, *scope), stored_tensors(graph, *scope))
