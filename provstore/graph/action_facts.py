@@ -80,7 +80,7 @@ def action_block(run: str, attempt: int, first: int, said: Sequence[Said]) -> Bl
         first: Index in the run tree of the first.
         said: Their members; of other kinds, nothing is shown here.
     """
-    if not any(one.get("kind") in KINDS for one in said):
+    if not any(string(one.get("kind")) in KINDS for one in said):
         return None
     facts = _Facts(run, attempt)
     for at, one in enumerate(said):

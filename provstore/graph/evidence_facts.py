@@ -186,7 +186,7 @@ def _record_row(said: dict[str, Any]) -> dict[str, Value]:
         "rank_count": integer(said.get("n")),
         "at_ns": tagged_integer(said.get("at")),
     }
-    if said.get("kind") in KINDS:
+    if row["kind"] in KINDS:
         # Their own nodes show the rest.
         return {name: value for name, value in row.items() if value is not None}
     rest = {name: value for name, value in said.items() if name not in _COMMON}

@@ -6,10 +6,10 @@ import base64
 import hashlib
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provstore.graph.evidence_facts import bundle_block, bundle_iri, key_iri, record_block, record_iri
+from provstore.graph.evidence_facts import bundle_block, bundle_iri, key_iri, record_block, record_blocks, record_iri
 from provstore.stores import facts
 
 VALUES = [{"n": "value", "t": "f", "v": "f64:0x1.0000000000000p-1"}]
@@ -94,7 +94,14 @@ _NAMES = st.sampled_from(("kind", "source", "payload", "signatures", "rank", "at
 
 
 @given(st.binary(max_size=300) | st.dictionaries(_NAMES | st.text(max_size=8), _VALUES).map(orjson.dumps))
+@example(data=b'{"kind":[]}')
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_become_nodes_that_every_store_can_keep(data):
     facts.check(record_block("job", 0, 0, [data.replace(b"\n", b"")]))
     facts.check(bundle_block("job", 0, data, data))
+
+
+def test_a_record_whose_kind_is_no_text_is_shown_as_no_action():
+    (block,) = record_blocks("job", 0, 0, [b'{"kind":[]}'])
+
+    assert [nodes.labels[-1] for nodes in block.nodes if "Record" in nodes.labels] == ["Record"]
