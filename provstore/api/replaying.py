@@ -269,6 +269,8 @@ def _page(run: StoredRun, request: ReplayRequest) -> list[Action]:
 
 
 def _against(run: StoredRun, other: StoredRun, epoch: int) -> AnchorComparison:
+    if (run.run, run.attempt) == (other.run, other.attempt):
+        raise InputError(f"{run.run}: attempt {run.attempt}: --against: is compared with itself")
     pairs = [(one.rows(epoch, roles.ANCHORS), one.rows(epoch, roles.DATA)) for one in (run, other)]
     (left, left_data), (right, right_data) = pairs
     found = compare_anchors(left, right, other.run, (left_data, right_data))
