@@ -43,6 +43,7 @@ def dump_actions(
     *,
     mode_floor: str = MODES[0],
     finite: Mapping[tuple[int, str, int, str], bool] | None = None,
+    world: int | None = None,
 ) -> Iterator[Numbered]:
     """Yield the actions of one rank's dump in program order.
 
@@ -53,6 +54,7 @@ def dump_actions(
         epoch: Training epoch that all of them are said to be of.
         mode_floor: Mode that is demanded at least.
         finite: What tensor records say: (rank, group name, number, side) → all values were finite.
+        world: Ranks of the run, where that is known: a group with another member leads out of it.
     """
     named = call_ids(dump, run, attempt)
     start = len(ids.attempt_iri(run, attempt)) + 1
@@ -60,7 +62,7 @@ def dump_actions(
     for side, rows in (("out", named.on_output), ("call", named.bare)):
         for row in rows:
             sides[row] = side
-    asked = _asked(dump, mode_floor)
+    asked = _asked(dump, mode_floor, world)
     unique = _unique()
     flags = finite or {}
     parent: str | None = None
@@ -119,12 +121,13 @@ def finite_values(records: Collection[TensorRecord]) -> dict[tuple[int, str, int
     return {(one.rank, one.group, one.seq, one.side): one.finite for one in records}
 
 
-def _asked(dump: Dump, mode_floor: str) -> dict[tuple[int, int, int], _Asked]:
+def _asked(dump: Dump, mode_floor: str, world: int | None) -> dict[tuple[int, int, int], _Asked]:
     found = {}
     for group_at, signature_at, channel in set(zip(dump.calls.group, dump.calls.signature, dump.calls.channel)):
         group, signature = dump.groups[group_at], dump.signatures[signature_at]
         has_tensors = bool(signature.input_sizes or signature.output_sizes)
-        found_class = classes.side_effect_class(signature.op, has_tensors=has_tensors)
+        leaves_run = world is not None and classes.group_leaves_run(group.ranks or (), range(world))
+        found_class = classes.side_effect_class(signature.op, has_tensors=has_tensors, leaves_run=leaves_run)
         demanded = policy.compile_recording_policy(RiskContext(side_effect_class=found_class))
         demanded = policy.raised(demanded, mode_floor)
         found[group_at, signature_at, channel] = _Asked(

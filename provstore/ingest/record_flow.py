@@ -214,12 +214,11 @@ class _Going:
         if not dumps:
             return
         writer = EpochWriter(self._output(scope), epoch)
-        finite = finite_values(given.tensors)
+        finite, world, floor = finite_values(given.tensors), world_of(dumps), self.request.mode_floor
         for at, dump in enumerate(dumps):
-            for action, ordinal in dump_actions(dump, *scope, epoch, mode_floor=self.request.mode_floor, finite=finite):
+            for action, ordinal in dump_actions(dump, *scope, epoch, mode_floor=floor, finite=finite, world=world):
                 writer.take(action, ordinal)
             self._tell(at + 1, len(dumps))
-        world = world_of(dumps)
         there = {dump.rank for dump in dumps}
         document = policy.document(mode_floor=self.request.mode_floor)
         facts = EpochFacts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from provstore.errors import ConfigError
@@ -101,7 +100,8 @@ class AnomalySignal:
 
     def __post_init__(self) -> None:
         """Refuse a score that compares with nothing."""
-        if isinstance(self.score, bool) or math.isnan(self.score) or not 0 <= self.score <= 1:
+        is_number = isinstance(self.score, int | float) and not isinstance(self.score, bool)
+        if not is_number or not 0 <= self.score <= 1:
             raise ConfigError(f"{self.source}: score: {self.score!r} is not a number from 0 to 1")
 
 

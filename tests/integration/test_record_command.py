@@ -312,6 +312,25 @@ def test_a_class_that_is_none_is_unknown_and_demanded_in_full(tmp_path: Path) ->
     assert modes(tmp_path / "s") == {("delta", "full", ()): 1}
 
 
+def test_a_dumped_call_on_a_group_with_a_member_outside_the_run_is_external_and_demanded_in_full(
+    tmp_path: Path,
+) -> None:
+    groups = {"0": ("default_pg", (0, 1)), "1": ("weights", (0, 7)), "2": ("pair", (0, 1))}
+    entries = [fr_files.Entry(group=name, pg_id=int(name), record_id=at) for at, name in enumerate(groups)]
+    for rank in range(2):
+        path = tmp_path / "dumps" / f"nccl_trace_rank_{rank}"
+        fr_files.write_pickle(path, fr_files.table("2.10", entries if rank == 0 else entries[::2], groups))
+    taken(tmp_path / "s", tmp_path / "dumps", run="job", epoch=0)
+
+    with journal_of(tmp_path / "s") as journal:
+        found = {one.group: one for one in recording.actions(journal, "job", 0) if one.rank == 0}
+    assert {group: (one.side_effect_class, one.policy_mode) for group, one in found.items()} == {
+        "0@0-1": ("mutate-local", "delta"), "1@0-7x7": ("mutate-external", "full"), "2@0-1": ("mutate-local", "delta"),
+    }  # fmt: skip
+    assert found["1@0-7x7"].policy_reason == "external mutation"
+    assert found["1@0-7x7"].mode == "validation", "a dump holds no tensor"
+
+
 def test_a_mode_floor_demands_more_and_never_lowers(tmp_path: Path) -> None:
     healthy(tmp_path / "c", epochs=1, world=1, calls=1)
     taken(tmp_path / "s", tmp_path / "c", mode_floor="full")

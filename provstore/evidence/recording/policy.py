@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from provstore.errors import ConfigError, InputError
-from provstore.evidence.recording.classes import TABLE, ClassTable
+from provstore.evidence.recording.classes import TABLE, ClassTable, spelling
 from provstore.evidence.recording.signals import LIMIT
 from provstore.model import canonical
 from provstore.model.evidence import MODES
@@ -118,15 +119,23 @@ class WatchList:
 
     ranks: frozenset[int] = frozenset()
     ops: frozenset[str] = frozenset()
+    """In any spelling that the table of side-effect classes knows: ``allreduce`` and ``nccl:all_reduce`` are one."""
     groups: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
 
     def names(self, *, rank: int, op: str, group: str | None = None, host: str | None = None) -> bool:
         """Return whether the list holds an action's rank, operation, group or host."""
-        return rank in self.ranks or op in self.ops or group in self.groups or host in self.hosts
+        is_named = bool(self.ops) and (op in self.ops or any(_op_name(one) == _op_name(op) for one in self.ops))
+        return rank in self.ranks or is_named or group in self.groups or host in self.hosts
 
 
 NOTHING_WATCHED = WatchList()
+
+
+@functools.lru_cache(maxsize=1024)
+def _op_name(op: str) -> str:
+    row = TABLE.row(op)
+    return spelling(op) if row is None else row.name
 
 
 def document(

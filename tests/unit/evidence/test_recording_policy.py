@@ -104,7 +104,7 @@ def test_making_one_input_worse_never_lowers_the_mode(context, escalation, signa
     assert MODES.index(after) >= MODES.index(before)
 
 
-@pytest.mark.parametrize("score", [math.nan, -0.1, 1.1, math.inf, True])
+@pytest.mark.parametrize("score", [math.nan, -0.1, 1.1, math.inf, True, "0.9", None, [0.9]])
 def test_a_score_that_is_no_number_from_0_to_1_is_refused_at_construction(score):
     with pytest.raises(ConfigError, match=r"^cusum: score: "):
         AnomalySignal("cusum", score)
@@ -198,6 +198,16 @@ def test_a_watch_list_names_ranks_operations_groups_and_hosts():
     assert watched.names(rank=0, op="send", host="node7")
     assert not watched.names(rank=0, op="send", group="dp", host="node8")
     assert not watched.names(rank=0, op="send")
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "ALLREDUCE", "nccl:all_reduce", "gloo:allreduce_"])
+def test_a_watch_list_names_an_operation_in_any_of_its_spellings(op):
+    watched = WatchList(ops=frozenset({op, "my.op"}))
+
+    assert watched.names(rank=0, op="all_reduce")
+    assert watched.names(rank=0, op="my.op")
+    assert not watched.names(rank=0, op="all_reduce_coalesced")
+    assert not watched.names(rank=0, op="other.op")
 
 
 def test_the_policy_document_holds_the_whole_table_and_every_setting_changes_its_digest():
