@@ -192,7 +192,7 @@ def replayed(request: ReplayRequest, journal: Journal, opens: Opens, belief: Bel
     if request.execute:
         count = collectives(run, request.epoch)
         executed = tuple(recomputed(run, request.epoch, request.instance, request.rank))
-    notes = _notes(run, executed)
+    notes = _notes(run, executed, is_chosen=request.attempt is None)
     anchors = None
     if request.against:
         other = stored_run(journal, request.against, None, request.epoch)
@@ -277,8 +277,12 @@ def _against(run: StoredRun, other: StoredRun, epoch: int) -> AnchorComparison:
     return with_generators(found, run, other, (epoch,))
 
 
-def _notes(run: StoredRun, executed: Sequence[Recomputed] | None) -> tuple[str, ...]:
-    notes = [f"attempt {run.attempt} was chosen"] if len({one.attempt for one in run.bundles}) > 1 else []
+def _notes(run: StoredRun, executed: Sequence[Recomputed] | None, *, is_chosen: bool) -> tuple[str, ...]:
+    notes = []
+    if is_chosen and len(run.attempts) > 1:
+        notes.append(
+            f"attempt {run.attempt} was chosen of {', '.join(map(str, run.attempts))}: --attempt names another"
+        )
     if executed is not None and not executed:
         notes.append("nothing was recomputed: of no collective of the epoch were bytes kept (mode full keeps them)")
     return tuple(notes)

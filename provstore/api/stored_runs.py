@@ -55,6 +55,7 @@ class StoredRun:
     def __init__(self, journal: Journal, run: str, attempt: int, bundles: Sequence[StoredBundle]) -> None:
         self.journal, self.run, self.attempt = journal, run, attempt
         self.bundles = [one for one in bundles if one.attempt == attempt]
+        self.attempts = sorted({one.attempt for one in bundles})
 
     @property
     def epochs(self) -> list[int]:
