@@ -66,12 +66,22 @@ class Placed:
 def both_placed(a: Sequence[Action], b: Sequence[Action]) -> tuple[list[Placed], list[Placed], int]:
     """Return the actions of a rank in both runs with their places, and how many were left out.
 
-    DDP tells its buckets in the second step of a process: a re-run of a later epoch does so there, which the run itself
-    did before. Where the runs have other numbers of such calls, they are left out.
+    A re-run of a later epoch loads a checkpoint first, and DDP tells its buckets in the second step of each process,
+    which the run itself did before. Where the runs have other numbers of either, these are left out.
     """
-    kept = [[one for one in side if SETUP not in one.extra] for side in (a, b)]
-    lone = [len(side) - len(rest) for side, rest in zip((a, b), kept, strict=True)]
-    return (placed(a), placed(b), 0) if lone[0] == lone[1] else (placed(kept[0]), placed(kept[1]), sum(lone))
+    count = len(a) + len(b)
+    for is_setup in (_tells_buckets, _loads):
+        if sum(map(is_setup, a)) != sum(map(is_setup, b)):
+            a, b = ([one for one in side if not is_setup(one)] for side in (a, b))
+    return placed(a), placed(b), count - len(a) - len(b)
+
+
+def _tells_buckets(action: Action) -> bool:
+    return SETUP in action.extra
+
+
+def _loads(action: Action) -> bool:
+    return action.op == LOAD
 
 
 def placed(actions: Iterable[Action]) -> list[Placed]:

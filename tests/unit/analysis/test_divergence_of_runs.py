@@ -82,6 +82,22 @@ def test_calls_that_a_process_makes_once_do_not_part_a_run_from_its_re_run() -> 
     assert both.first_divergence.ranks == (2,)
 
 
+def test_the_checkpoint_that_a_re_run_begins_with_does_not_part_it_from_the_run() -> None:
+    loads = [
+        Action(f"checkpoint.load/0/{rank}/ck.pt", "checkpoint.load", rank, 1, "mutate-local", "delta", "delta", "low",
+               epoch=0, step=0, name="ck.pt", digest_in="sha256:state", digest_kind=TENSOR_V1)
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    found = diff(run(), loads + run())
+
+    assert found.first_divergence is None
+    assert found.coverage.not_comparable == {"setup-of-one-process": RANKS}
+    other = changed(loads, lambda one: one.rank == 1, digest_in="sha256:other")
+    both = diff(loads + run(), other + run())
+    assert both.first_divergence is not None, "where both load, what they load is compared"
+    assert (both.first_divergence.op, both.first_divergence.ranks) == ("checkpoint.load", (1,))
+
+
 def test_runs_without_digests_cannot_be_told_apart() -> None:
     bare = changed(run(), lambda _: True, digest_in=None, digest_out=None, digest_kind=None)
     found = diff(bare, bare)
