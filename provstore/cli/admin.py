@@ -102,7 +102,7 @@ def escalate(
 ) -> None:
     """Have a running job record a scope in full.
 
-    All ranks begin at one step, two after the latest that is recorded. An order for a scope that has one makes it last
+    All ranks begin at one step, three after the latest that is recorded. An order for a scope that has one makes it last
     longer, and both reasons are kept. Exit code: 0 ordered, 2 no such directory, rank, group or host, or the job has
     ended, 6 safe mode, 7 it cannot be written.
     """
@@ -115,7 +115,7 @@ def escalate(
         length = f"for {counted(steps, 'step')}" if steps is not None else "until provstore admin deescalate"
         if order.earlier_reasons:
             length += f"; before, for: {'; '.join(order.earlier_reasons)}"
-        said = f"{order.name}: {order.scope} is recorded in full from step {order.from_step}, {length}"
+        said = f"{order.name}: {order.scope} is recorded in full from step {order.first_step}, {length}"
         print_lines(console, (Line(text) for text in folded(said, console.width, "", "  ")))
 
     Screen(settings).show({"ordered": asdict(order)}, draw)

@@ -46,7 +46,7 @@ class Order:
     """``rank:<r>``, ``group:<name>``, ``host:<h>``, ``epoch`` or ``run``."""
     rule: str
     from_step: int
-    """Training step from which it holds."""
+    """Training step at whose end it begins to hold."""
     reason: str
     source: str
     opened_ns: int
@@ -57,6 +57,11 @@ class Order:
     threshold: float | None = None
     earlier_reasons: tuple[str, ...] = ()
     """What was given before ``reason``, oldest first, where it was made to last longer."""
+
+    @property
+    def first_step(self) -> int:
+        """The first training step that is recorded as it says, by ranks that read it in time."""
+        return self.from_step + 1
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def test_an_order_opens_extends_and_closes_by_command(command, home, capture):
     ordered = ("admin", "escalate", "--scope", "run", "--reason", "loss looks odd", "--directory", capture)
     answer = command(*ordered, "--steps", "50")
     assert (answer.code, answer.err) == (0, "")
-    assert "esc-0: run is recorded in full from step 43, for 50 steps" in answer.out
+    assert "esc-0: run is recorded in full from step 44, for 50 steps" in answer.out
     (capture / "capture-rank0.jsonl").write_text('{"t":"step","step":60}\n')
     said = json.loads(command(*ordered, "--steps", "50", "--json").out)["ordered"]
     assert (said["number"], said["from_step"], said["steps"]) == (0, 43, 69), "to step 112: 60 + 2 + 50"

@@ -343,6 +343,17 @@ def test_an_order_holds_from_its_step_for_its_number_of_steps():
     assert (news[0].source, news[0].reason, news[1].close_reason) == ("operator", "looks odd", "steps-over")
 
 
+def test_the_first_step_of_an_order_is_the_first_one_whose_calls_it_covers():
+    escalator, covered = Escalator(rank=0), []
+    escalator.obey([order()])
+    for step in range(30):
+        covered += [step] if escalator.in_force() is not None else []
+        escalator.step(step, step)
+
+    assert covered == [11, 12, 13, 14, 15]
+    assert order().first_step == covered[0]
+
+
 def test_a_rank_that_reads_an_order_late_opens_it_late_and_ends_it_with_the_others():
     assert events(obeyed({12: [order()]})) == [("opened", "esc-0", 12), ("closed", "esc-0", 15)]
     assert obeyed({20: [order()]}) == []
