@@ -10,6 +10,7 @@ from provstore.errors import InputError
 from provstore.evidence import epoch_bundles, records
 from provstore.evidence.epoch_bundles import EpochFacts
 from provstore.evidence.recording import policy
+from provstore.evidence.recording.ordered import LATE_BY
 from provstore.ingest import capture_lines, capture_tables
 from provstore.ingest.capture_faults import Faults
 from provstore.ingest.capture_lineage import Line, RankLineage
@@ -154,7 +155,7 @@ class CapturedEpoch:
             self.capture.problems.add(f"rank {captured.rank}: header: {error}")
 
     def _late_ranks(self) -> None:
-        """Find who switched later than the others to an escalation that was meant for several."""
+        """Find who switched later than others to an escalation that was meant for several."""
         for steps in self._opened.values():
             first = min(steps.values())
             self.late.update(rank for rank, step in steps.items() if step > first)
@@ -299,6 +300,8 @@ class _RankReader:
         epoch.names[f"{one.source}/{one.name}"] = None
         if event == "opened" and one.opened_step is not None:
             epoch.opened(one.source, one.number, rank, one.opened_step)
+            if any(text.startswith(LATE_BY) for text in one.evidence):
+                epoch.late.add(rank)
         at_ns = said.get("at_ns") if type(said.get("at_ns")) is int else None
         self._note(
             at_ns,

@@ -136,7 +136,8 @@ class Escalation:
     """What the operator wrote, or the line that was read."""
     evidence: tuple[str, ...] = ()
     """What it rests on; ``extended-by:<trigger>`` for another trigger that fired while it was open, with the name of a
-    detector of the program's own behind it (``extended-by:detector/<name>``)."""
+    detector of the program's own behind it (``extended-by:detector/<name>``); ``late-by:<steps>`` where a rank read an
+    order only after the step that it names."""
     event: str = "opened"
     """What this state of it says: ``opened``, ``extended`` or ``closed``."""
 

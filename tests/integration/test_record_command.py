@@ -375,6 +375,20 @@ def test_ranks_that_switched_late_to_an_order_are_listed(tmp_path: Path) -> None
     assert bundles(tmp_path / "s")[0].record["late_ranks"] == [[2, 2]]
 
 
+def test_ranks_that_all_switched_late_to_an_order_are_listed_too(tmp_path: Path) -> None:
+    for rank in range(2):
+        capture = RankCapture(tmp_path / "c", rank, world=2)
+        capture.call(0)
+        capture.lines.append(
+            {"t": "escalation", "event": "opened", "epoch": 0, "number": 1, "trigger": "manual", "source": "operator",
+             "scope": "run", "rule": "P1", "opened_ns": 5, "opened_step": 9, "evidence": ["late-by:2"]}
+        )  # fmt: skip
+        capture.write()
+    taken(tmp_path / "s", tmp_path / "c")
+
+    assert bundles(tmp_path / "s")[0].record["late_ranks"] == [[0, 1]]
+
+
 def test_hostile_values_are_named_and_the_other_lines_are_recorded(tmp_path: Path) -> None:
     capture = RankCapture(tmp_path / "c", world=1)
     capture.call(0)

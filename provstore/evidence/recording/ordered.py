@@ -8,12 +8,15 @@ from dataclasses import replace
 from provstore.evidence.recording.orders import Order
 from provstore.model.recording import Escalation
 
+LATE_BY = "late-by:"
+"""What the evidence of an escalation that began late starts with; the number of steps stands behind it."""
+
 
 class Ordered:
     """What orders keep open on this rank.
 
     An order holds from the step it names, on all ranks alike; a rank that reads it later opens it late, which its
-    ``opened_step`` shows.
+    ``opened_step`` and its evidence show. What was ordered before a rank looked for the first time is not late.
     """
 
     def __init__(self) -> None:
@@ -21,6 +24,8 @@ class Ordered:
         self._over: set[int] = set()
         self.open: dict[int, Escalation] = {}
         """Number of the order → the escalation, with the reason of its beginning."""
+        self._looked_at: int | None = None
+        """Step at whose end it was looked last."""
         self._told: dict[int, int] = {}
         """Number of the order → how many of its reasons were told."""
 
@@ -35,11 +40,14 @@ class Ordered:
             current = self.open.get(number)
             reason = _end(order, step)
             if current is None and reason is None and step >= order.from_step and number not in self._over:
-                self.open[number] = _opened(order, step, at_ns)
+                is_late = self._looked_at is not None and self._looked_at >= order.from_step
+                late = step - order.from_step if is_late else 0
+                self.open[number] = _opened(order, step, at_ns, late)
                 news.append(self.open[number])
             elif current is not None and reason is not None:
                 news.append(self._closed(number, step, at_ns, reason))
             news += self._extensions(order)
+        self._looked_at = step
         return news
 
     def _extensions(self, order: Order) -> list[Escalation]:
@@ -72,8 +80,8 @@ def _end(order: Order, step: int) -> str | None:
     return "steps-over" if order.steps is not None and step >= order.from_step + order.steps else None
 
 
-def _opened(order: Order, step: int, at_ns: int) -> Escalation:
+def _opened(order: Order, step: int, at_ns: int, late: int) -> Escalation:
     return Escalation(
         order.number, order.trigger, order.source, order.scope, order.rule, at_ns, step, order.value, order.threshold,
-        reason=order.reasons[0],
+        reason=order.reasons[0], evidence=(f"{LATE_BY}{late}",) if late else (),
     )  # fmt: skip

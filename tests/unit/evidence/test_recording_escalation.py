@@ -354,6 +354,22 @@ def test_the_first_step_of_an_order_is_the_first_one_whose_calls_it_covers():
     assert order().first_step == covered[0]
 
 
+@pytest.mark.parametrize(
+    ("read_at", "evidence"), [(3, ()), (10, ()), (11, ("late-by:1",)), (13, ("late-by:3",)), (0, ())]
+)
+def test_a_rank_that_reads_an_order_after_its_step_says_by_how_many_steps(read_at, evidence):
+    assert obeyed({read_at: [order()]})[0].evidence == evidence
+
+
+def test_what_was_ordered_before_a_rank_looked_first_or_between_its_steps_is_not_late():
+    for steps in ((12, 13), (5, 12, 13)):
+        escalator = Escalator(rank=0)
+        escalator.step(steps[0], 0) if len(steps) > 2 else None
+        escalator.obey([order()])
+        (opened,) = escalator.step(12, 0)
+        assert (opened.event, opened.evidence) == ("opened", ())
+
+
 def test_a_rank_that_reads_an_order_late_opens_it_late_and_ends_it_with_the_others():
     assert events(obeyed({12: [order()]})) == [("opened", "esc-0", 12), ("closed", "esc-0", 15)]
     assert obeyed({20: [order()]}) == []
