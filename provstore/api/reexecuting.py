@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,11 +87,13 @@ def recomputed(
 
 
 def collectives(run: StoredRun, epoch: int) -> int:
-    """Return how many collectives with tensors an epoch has, whether anything was kept of them or not."""
+    """Return how many collectives of any elements an epoch has, whether anything was kept of them or not."""
     found = {
         one.chain
         for one in run.actions(epoch)
-        if one.chain is not None and "/p2p/" not in one.chain and (one.shapes_in or one.shapes_out)
+        if one.chain is not None
+        and "/p2p/" not in one.chain
+        and any(map(math.prod, (*(one.shapes_in or ()), *(one.shapes_out or ()))))
     }
     return len(found)
 

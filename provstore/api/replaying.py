@@ -86,6 +86,8 @@ class Replay:
     executed: tuple[Recomputed, ...] | None = None
     collectives: int = 0
     """How many the epoch has, where any were recomputed."""
+    is_part: bool = False
+    """One collective, or those of one rank, were asked for, and not all of the epoch."""
     anchors: AnchorComparison | None = None
     notes: tuple[str, ...] = ()
     emitted: tuple[Path, ...] = field(default=())
@@ -96,8 +98,9 @@ class Replay:
         codes = []
         if self.executed is not None:
             names = {one.verdict.name for one in self.executed}
-            all_exact = bool(names) and names == {_EXACT} and all(one.verdict.is_whole for one in self.executed)
-            codes.append(EXIT_NO if _MISMATCH in names else EXIT_OK if all_exact else EXIT_UNDECIDED)
+            all_exact = names == {_EXACT} and all(one.verdict.is_whole for one in self.executed)
+            is_all = self.is_part or len(self.executed) == self.collectives
+            codes.append(EXIT_NO if _MISMATCH in names else EXIT_OK if all_exact and is_all else EXIT_UNDECIDED)
         if self.anchors is not None:
             compared = self.anchors.compared
             codes.append(
@@ -198,7 +201,9 @@ def replayed(request: ReplayRequest, journal: Journal, opens: Opens, belief: Bel
         other = stored_run(journal, request.against, None, request.epoch)
         anchors = _against(run, other, request.epoch)
         notes = (*notes, *drifted((run, other), request.epoch))
-    return Replay(plan, trust, tuple(page[: request.limit]), len(page) > request.limit, executed, count, anchors, notes)
+    is_part = request.instance is not None or request.rank is not None
+    shown = tuple(page[: request.limit])
+    return Replay(plan, trust, shown, len(page) > request.limit, executed, count, is_part, anchors, notes)
 
 
 def _graph_of(uri: str, directory: Path) -> contextlib.AbstractContextManager[tuple[GraphStore | None, str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
 from provstore.analysis.reexecution.verdict import Verdict
 from provstore.api.reexecuting import Recomputed
+from provstore.api.replaying import Replay
 from provstore.cli import replay as view
 from provstore.evidence.replay import AnchorComparison
 from provstore.evidence.replay.anchors import AnchorDifference, KindDifference
@@ -30,6 +32,17 @@ def test_what_could_not_be_recomputed_is_not_counted_as_recomputed_and_mismatche
 def test_where_nothing_was_recomputed_there_is_no_verdict_to_tell() -> None:
     (line,) = view._executed_lines((), 48, 100, verbose=False)
     assert line.text == "0 of 48 collectives recomputed"
+
+
+def test_exact_is_said_of_an_epoch_only_when_every_collective_of_it_was_recomputed() -> None:
+    executed = tuple(recomputed("exact", seq) for seq in range(3))
+
+    def code(total: int, *, is_part: bool = False) -> int:
+        return Replay(cast("Any", None), cast("Any", None), (), False, executed, total, is_part).exit_code
+
+    assert code(3) == 0
+    assert code(4) == 3, "of one collective nothing was kept"
+    assert code(4, is_part=True) == 0, "no more was asked for"
 
 
 def test_each_kind_of_anchor_is_told_with_its_step_and_ranks() -> None:
