@@ -63,11 +63,15 @@ def ingest(
 ) -> None:
     """Read dumps, PROV documents and agents' files into a store.
 
-    Reading the same evidence again adds nothing. Exit code: 0 all read, 2 some file refused, 7 store or journal
-    unavailable.
+    Reading the same evidence again adds nothing. Exit code: 0 all read, 2 some file refused, 6 safe mode is on, 7 store
+    or journal unavailable.
     """
+    from provstore.api.control import require_allowed
+
     if key is not None and not seal:
         raise ConfigError("ingest: --key: signs only with --seal", hint="add --seal")
+    # Before a key is looked for, and a passphrase asked for.
+    require_allowed("ingest", settings.store, settings.journal)
     signing = _keys.run_signer(key, insecure_mode=insecure_key_mode) if seal else None
     screen = Screen(settings)
     with (

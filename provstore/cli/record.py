@@ -66,8 +66,11 @@ def record(
     code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed
     run; 3 lines were left out, or differ from what was recorded; 6 safe mode is on; 7 journal unavailable.
     """
+    from provstore.api.control import require_allowed
     from provstore.api.recording import record as record_paths
 
+    # Before a key is looked for, and a passphrase asked for.
+    require_allowed("record", settings.store, settings.journal)
     screen = Screen(settings)
     signer, standing = _keys.run_signer(key, insecure_mode=insecure_key_mode) if key is not None else (None, None)
     with screen.progress("recording") as progress:

@@ -67,12 +67,14 @@ def seal(
 
     Keep the printed checkpoint elsewhere: it holds what is signed now in place. What another key signed is signed on
     top of when the trust file lists that key. Exit code: 0 signed, or nothing was unsigned; 1 what is signed already
-    does not hold, or nobody vouches for it; 2 no such run or key, a revoked key, or a closed run with
-    something new; 7 store or journal unavailable, or the journal is
-    damaged.
+    does not hold, or nobody vouches for it; 2 no such run or key, a revoked key, or a closed run with something new; 6
+    safe mode is on; 7 store or journal unavailable, or the journal is damaged.
     """
+    from provstore.api.control import require_allowed
     from provstore.api.signing import vouching
 
+    # Before a key is looked for, and a passphrase asked for.
+    require_allowed("seal", settings.store, settings.journal)
     screen = Screen(settings)
     signer, standing = _keys.run_signer(key, insecure_mode=insecure_key_mode)
     vouch = vouching(trust, after_unknown_key=after_unknown_key, rekeyed_ranks=rekeyed_rank or ())

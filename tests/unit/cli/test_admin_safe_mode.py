@@ -53,6 +53,22 @@ def test_what_writes_is_refused_with_exit_6_and_says_who_when_and_why(stored, sa
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["seal", "--key", "gone"],
+        ["ingest", "more", "--seal", "--key", "gone"],
+        ["record", "more", "--epoch", "0", "--key", "gone"],
+    ],
+    ids=" ".join,
+)
+def test_it_is_told_before_a_key_is_looked_for(stored, arguments):
+    on(stored)
+    answer = stored(*arguments)
+    assert answer.code == 6, answer.err
+    assert "refused by safe mode" in answer.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
         ["store", "rebuild"],
         ["keys", "rotate", "alice", "bob"],
         ["keys", "revoke", "alice", "--since", "2026-01-01T00:00:00Z", "--reason", "compromised"],
