@@ -70,7 +70,7 @@ def emit(
 def _documents(replay: Replay, fork_reason: str, engine: str, now_ns: int) -> tuple[Files, tuple[str, ...]]:
     """Return what may be stated, and why something may not."""
     plan, notes = replay.plan, list[str]()
-    if replay.trust.is_ignored:
+    if replay.is_unverified:
         return {}, ("nothing is stated of evidence that does not hold",)
     found: dict[str, documents.Document] = {}
     checkpoint = plan.item(CHECKPOINT)
@@ -94,8 +94,8 @@ def _documents(replay: Replay, fork_reason: str, engine: str, now_ns: int) -> tu
 def _plain(replay: Replay, journal: Journal) -> Iterator[tuple[str, bytes]]:
     """Yield plan, script and the random states that are there."""
     plan = replay.plan
-    yield PLAN, _bytes({"unverified": replay.trust.is_ignored, **plan.to_dict()})
-    mark = "# UNVERIFIED: the evidence behind it does not hold.\n" if replay.trust.is_ignored else ""
+    yield PLAN, _bytes({"unverified": replay.is_unverified, **plan.to_dict()})
+    mark = "# UNVERIFIED: the evidence behind it does not hold.\n" if replay.is_unverified else ""
     yield SCRIPT, (mark + script_of(plan)).encode()
     run = stored_run(journal, plan.run, plan.attempt)
     item = plan.item(RNG)

@@ -91,6 +91,13 @@ class Replay:
     anchors: AnchorComparison | None = None
     notes: tuple[str, ...] = ()
     emitted: tuple[Path, ...] = field(default=())
+    rerun_trust: Trustworthiness | None = None
+    """What verifying the re-run said, whose anchors were compared."""
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether evidence was used that does not hold."""
+        return self.trust.is_ignored or (self.rerun_trust is not None and self.rerun_trust.is_ignored)
 
     @property
     def exit_code(self) -> int:
@@ -121,7 +128,10 @@ class Replay:
             lacking = "".join(f"; the re-run lacks {name} at {count}" for name, count in found.lacking.items())
             text = "all anchors are equal" if found.is_equal else f"{found.different} anchors differ{lacking}"
             digest = self.plan.item("anchors").digest
-            return Check(text, [digest] if digest else [], is_exact=found.is_equal)
+            wrong = [one for one in self.executed or () if one.verdict.name not in {_EXACT, _NOT_RECOMPUTABLE}]
+            if wrong and found.is_equal:
+                text = f"all anchors are equal, and {len(wrong)} recomputed collectives are not exact"
+            return Check(text, [digest] if digest else [], is_exact=found.is_equal and not wrong)
         if self.executed:
             done = [one for one in self.executed if one.verdict.name != _NOT_RECOMPUTABLE]
             bad = [one for one in self.executed if one.verdict.name != _EXACT or not one.verdict.is_whole]
@@ -137,8 +147,9 @@ class Replay:
         """Return it as JSON values."""
         return {
             "schema": SCHEMA,
-            "unverified": self.trust.is_ignored,
+            "unverified": self.is_unverified,
             "verification": self.trust.to_dict(),
+            "rerun_verification": self.rerun_trust.to_dict() if self.rerun_trust else None,
             "plan": self.plan.to_dict(),
             "script": script_of(self.plan),
             "actions": [_action(one) for one in self.actions],
@@ -196,14 +207,16 @@ def replayed(request: ReplayRequest, journal: Journal, opens: Opens, belief: Bel
         count = collectives(run, request.epoch)
         executed = tuple(recomputed(run, request.epoch, request.instance, request.rank))
     notes = _notes(run, executed, is_chosen=request.attempt is None)
-    anchors = None
+    anchors = again = None
     if request.against:
         other = stored_run(journal, request.against, None, request.epoch)
+        again = trustworthiness(other, belief, unverified=request.unverified)
         anchors = _against(run, other, request.epoch)
         notes = (*notes, *drifted((run, other), request.epoch))
     is_part = request.instance is not None or request.rank is not None
     shown = tuple(page[: request.limit])
-    return Replay(plan, trust, shown, len(page) > request.limit, executed, count, is_part, anchors, notes)
+    has_more = len(page) > request.limit
+    return Replay(plan, trust, shown, has_more, executed, count, is_part, anchors, notes, rerun_trust=again)
 
 
 def _graph_of(uri: str, directory: Path) -> contextlib.AbstractContextManager[tuple[GraphStore | None, str]]:

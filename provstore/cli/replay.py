@@ -136,7 +136,10 @@ def _draw(console: Console, found: Replay, verbose: bool) -> None:
         if found.has_more:
             console.print("there are more: --offset and --limit", style="dim")
     print_lines(console, _last_lines(found, console.width))
-    print_lines(console, trust_lines([(found.plan.run, found.trust)], console.width))
+    trusts = [(found.plan.run, found.trust)]
+    if found.anchors is not None and found.rerun_trust is not None:
+        trusts.append((found.anchors.other, found.rerun_trust))
+    print_lines(console, trust_lines(trusts, console.width))
 
 
 def ignored_lines(found: Trustworthiness, width: int) -> Iterator[Line]:
@@ -167,7 +170,7 @@ def _trust(found: Trustworthiness) -> str:
 
 def _plan_lines(found: Replay, width: int) -> Iterator[Line]:
     plan: RestorePlan = found.plan
-    yield from ignored_lines(found.trust, width)
+    yield from ignored_lines(found.trust if found.trust.is_ignored else found.rerun_trust or found.trust, width)
     name = f"run {plan.run}, attempt {plan.attempt}, epoch {plan.epoch}: {plan.verdict}"
     name += ", a fork" if plan.is_fork else ""
     yield from (Line(text, _STYLE[plan.verdict]) for text in folded(name, width))

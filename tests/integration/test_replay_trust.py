@@ -11,8 +11,11 @@ from captures import RankCapture, floats
 from signed_captures import Signed, packed, signed_capture
 
 import provstore
+from provstore.api import replaying
+from provstore.api.emitting import emit
 from provstore.api.recording import record
 from provstore.api.replaying import Replay, ReplayRequest, replay
+from provstore.api.stored_runs import StoredRun, Trustworthiness
 from provstore.cli._app import run as command_line
 from provstore.errors import ConfigError, StoreError, TrustError
 from provstore.model.evidence import Observation
@@ -185,3 +188,30 @@ def test_a_graph_on_a_server_is_compared_as_well(signed: Signed, empty_neo4j: st
     graph.close()
     with pytest.raises(TrustError, match="graph-mismatch"):
         replayed(signed, uri=empty_neo4j)
+
+
+def test_a_re_run_whose_evidence_does_not_hold_is_refused_and_states_nothing_when_used_all_the_same(
+    signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = RankCapture(tmp_path / "again", 0, 1, run="again")
+    capture.begin(0)
+    capture.call(0, floats(1.0))
+    capture.end(0)
+    record([capture.write()], store=f"embedded:{signed.store}", signer=signed.key)
+
+    def judged(run: StoredRun, belief: object, *, unverified: bool = False, look: object = None) -> Trustworthiness:
+        """Say of the re-run alone that it does not hold."""
+        if run.run == "again" and not unverified:
+            raise TrustError("again: attempt 0: altered", code="fault")
+        return Trustworthiness("fault" if run.run == "again" else "pass", is_ignored=run.run == "again")
+
+    monkeypatch.setattr(replaying, "trustworthiness", judged)
+    assert not replayed(signed, source="journal").is_unverified, "the run itself holds"
+    with pytest.raises(TrustError, match="again: attempt 0: altered"):
+        replayed(signed, source="journal", against="again")
+    found = replayed(signed, source="journal", against="again", unverified=True)
+    said = found.to_dict()
+    assert (said["unverified"], said["rerun_verification"]["verdict"]) == (True, "fault")
+    where = {"store": f"embedded:{signed.store}", "journal": signed.journal}
+    emitted = emit(found, tmp_path / "out", version="1", **where)
+    assert "nothing is stated of evidence that does not hold" in emitted.notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any, cast
 
 from provstore.analysis.reexecution.verdict import Verdict
@@ -43,6 +44,20 @@ def test_exact_is_said_of_an_epoch_only_when_every_collective_of_it_was_recomput
     assert code(3) == 0
     assert code(4) == 3, "of one collective nothing was kept"
     assert code(4, is_part=True) == 0, "no more was asked for"
+
+
+def test_equal_anchors_state_nothing_beside_a_collective_that_is_wrong() -> None:
+    anchors = AnchorComparison("again", 12, 0, None)
+    plan = cast("Any", SimpleNamespace(item=lambda _: SimpleNamespace(digest="sha256:" + "a" * 64)))
+
+    def exact(*names: str) -> bool:
+        executed = tuple(recomputed(name, seq) for seq, name in enumerate(names))
+        return Replay(plan, cast("Any", None), executed=executed, collectives=3, anchors=anchors).check.is_exact
+
+    assert exact()
+    assert exact("exact", "exact")
+    for wrong in ("mismatch", "within-bound", "explained"):
+        assert not exact("exact", wrong)
 
 
 def test_each_kind_of_anchor_is_told_with_its_step_and_ranks() -> None:
