@@ -55,7 +55,13 @@ def skips_from(data: bytes, name: str) -> tuple[Skip, ...]:
         raise InputError(f"{name}: JSON: {error}") from error
     if not isinstance(said, list):
         raise InputError(f"{name}: is no list of batches")
-    return tuple(_skip(one, f"{name}: [{at}]") for at, one in enumerate(said))
+    found: dict[tuple[int, int], Skip] = {}
+    for at, one in enumerate(said):
+        skip = _skip(one, f"{name}: [{at}]")
+        if (skip.epoch, skip.batch) in found:
+            raise InputError(f"{name}: [{at}]: epoch {skip.epoch}, batch {skip.batch}: stands there twice")
+        found[skip.epoch, skip.batch] = skip
+    return tuple(found.values())
 
 
 def _skip(said: object, place: str) -> Skip:

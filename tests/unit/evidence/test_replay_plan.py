@@ -210,6 +210,10 @@ def test_a_plan_that_skips_more_than_the_run_did_is_a_fork() -> None:
         ('[{"epoch": -1, "batch": 0, "reason": "x"}]', "[0]: epoch"),
         ('[{"epoch": 2, "batch": true, "reason": "x"}]', "[0]: batch"),
         ('[{"epoch": 2, "batch": 0, "reason": "x", "why": 1}]', "'why'"),
+        (
+            '[{"epoch": 2, "batch": 0, "reason": "x"}, {"epoch": 2, "batch": 0, "reason": "y"}]',
+            "[1]: epoch 2, batch 0: stands there twice",
+        ),
         ("[", "JSON"),
     ],
 )
