@@ -10,7 +10,7 @@ from typing import Any
 from provstore import config
 from provstore.api.assistant_terms import MAX_LIMIT, Argument, Page, Place, Tool, skipped
 from provstore.api.opening import existing
-from provstore.api.overview import listed, overview
+from provstore.api.overview import Overview, listed, overview
 from provstore.errors import InputError
 
 _MAX_DEPTH = 50
@@ -79,6 +79,7 @@ def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
         "earliest_escalation": escalation,
         "undecided": found["undecided"][:_MOST_UNDECIDED],
         "coverage": found["coverage"],
+        "basis": _basis(seen),
     }
     head = {"run": seen.run, "attempt": seen.attempt}
     return Page(head, "actions", rows, given["limit"], skipped(given["cursor"]), tail)
@@ -118,8 +119,19 @@ def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
         "replay": {"evaluated": False, "reason": "provstore replay judges it"},
     }
     bundles = [{"bundle": part["digest"], "part": part["part"], "where": part["where"]} for part in parts]
-    tail = {"escalations": escalations[:MAX_LIMIT], "undecided": found["undecided"][:_MOST_UNDECIDED]}
+    tail = {
+        "escalations": escalations[:MAX_LIMIT],
+        "undecided": found["undecided"][:_MOST_UNDECIDED],
+        "basis": _basis(seen),
+    }
     return Page(head, "bundles", bundles, MAX_LIMIT, 0, tail)
+
+
+def _basis(seen: Overview) -> dict[str, object]:
+    """Return what the answer was taken from: whoever doubts what is kept can have it compared."""
+    if seen.is_kept:
+        return {"journal_read": False, "meaning": "kept when it was recorded; provstore verify compares it"}
+    return {"journal_read": True, "meaning": "worked out from the records now"}
 
 
 def _id(escalation: Mapping[str, Any]) -> str:

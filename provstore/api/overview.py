@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from provstore.errors import InputError, ProvstoreError
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
@@ -41,6 +43,8 @@ class Overview:
     """Records of escalations, in their order."""
     suspicion: Mapping[str, Any]
     """``suspicious`` (rows), ``affected`` (how many), ``undecided`` (``code``, ``what``, ``ranks``), ``coverage``."""
+    is_kept: bool = False
+    """Worked out when it was recorded, and the journal not read for it now."""
 
 
 def overview(directory: Path, run: str | None, attempt: int | None, epoch: int | None) -> Overview:
@@ -63,8 +67,8 @@ def overview(directory: Path, run: str | None, attempt: int | None, epoch: int |
         kept = derived.current(directory, scope, recording.MARKS)
         if kept is not None and _is_ours(kept.content) and (key := _key(epoch)) in kept.content["suspicion"]:
             said = kept.content
-            suspicion = said["suspicion"][key]["found"]
-            return Overview(*scope, kept.is_signed, said["bundles"], said["escalations"], suspicion)
+            found = said["suspicion"][key]["found"]
+            return Overview(*scope, kept.is_signed, said["bundles"], said["escalations"], found, is_kept=True)
     from provstore.api.suspecting import suspected
 
     with Journal.open(directory, writable=False) as journal:
@@ -86,8 +90,6 @@ def keep(journal: Journal, scope: Scope, epochs: Iterable[int]) -> bool:
         scope: Run and attempt.
         epochs: That may have changed.
     """
-    from provstore.api.suspecting import suspected_in
-
     # A record that cannot be read is told by whoever is asked for it: here it only means that nothing is kept.
     with contextlib.suppress(ProvstoreError):
         bundles, escalations = _recorded(journal, scope)
@@ -103,12 +105,59 @@ def keep(journal: Journal, scope: Scope, epochs: Iterable[int]) -> bool:
         asked: list[int | None] = [*sorted(wanted)] if new <= _MOST_ACTIONS else []
         if _WHOLE not in found and total <= max(_FEW_ACTIONS, min(2 * new, _MOST_ACTIONS)):
             asked.append(None)
-        if asked:
-            judged = suspected_in(journal, *scope, asked)
-            found |= {_key(epoch): {"found": _plain(one), "of": keys[_key(epoch)]} for epoch, one in judged.items()}
+        found |= _judged(journal, scope, asked, keys)
         said = {"bundles": [_short(one) for one in bundles], "escalations": escalations}
         return derived.keep(journal, scope, {**said, "made_by": _made_by(), "suspicion": found})
     return False
+
+
+def untrue(journal: Journal, scope: Scope) -> list[str]:
+    """Return in words what is kept and is not what the journal gives; nothing where nothing kept would be used.
+
+    Raises:
+        StoreError: The journal is damaged: nothing can be compared.
+        TrustError: A record is malformed.
+    """
+    told = _untrue(journal, scope)
+    # What was kept of records that came after the journal was opened is compared with them, not with this.
+    return [] if derived.has_grown(journal) else told
+
+
+def _untrue(journal: Journal, scope: Scope) -> list[str]:
+    told: list[str] = []
+    named, kept = derived.scopes(journal.directory), derived.current(journal.directory, scope, recording.MARKS)
+    if named is not None and named != journal.scopes():
+        told.append("names other runs than the journal has")
+    if kept is None or not _is_ours(kept.content):
+        return told
+    bundles, escalations = _recorded(journal, scope)
+    said, keys = kept.content, _keys(bundles)
+    if kept.is_signed != (journal.evidence_size(*scope).bundles > 0):
+        told.append(f"says that the attempt is {'' if kept.is_signed else 'not '}signed")
+    for name, recorded in (("bundles", [_short(one) for one in bundles]), ("escalations", escalations)):
+        if said[name] != orjson.loads(orjson.dumps(recorded)):
+            told.append(f"tells other {name} than are recorded")
+    known = {name: None if name == _WHOLE else int(name) for name in said["suspicion"] if name in keys}
+    judged = _judged(journal, scope, list(known.values()), keys)
+    for name, own in said["suspicion"].items():
+        what = "the attempt" if name == _WHOLE else f"training epoch {name[:20]}"
+        if name not in judged:
+            told.append(f"judges {what}, which is not recorded")
+        elif own != orjson.loads(orjson.dumps(judged[name])):
+            told.append(f"tells other suspicious actions of {what} than the records give")
+    return told
+
+
+def _judged(
+    journal: Journal, scope: Scope, epochs: Sequence[int | None], keys: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Return what is kept of each of these epochs, and of all for ``None``."""
+    from provstore.api.suspecting import suspected_in
+
+    if not epochs:
+        return {}
+    judged = suspected_in(journal, *scope, epochs)
+    return {_key(epoch): {"found": _plain(one), "of": keys[_key(epoch)]} for epoch, one in judged.items()}
 
 
 def _recorded(journal: Journal, scope: Scope) -> tuple[list[StoredBundle], list[dict[str, Any]]]:
@@ -159,9 +208,49 @@ def _made_by() -> str:
     return f"provstore {__version__}"
 
 
-def _is_ours(content: Mapping[str, Any]) -> bool:
-    """Return whether what is kept was worked out by this very version."""
-    return content.get("made_by") == _made_by()
+def _is_ours(content: object) -> bool:
+    """Return whether what is kept was worked out by this very version, and has the shape that it gives."""
+    return isinstance(content, Mapping) and content.get("made_by") == _made_by() and _fits(content, _SHAPE)
+
+
+_COUNTS = [{"count": int, "name": str}]
+_FOUND = {
+    "affected": int,
+    "coverage": {...: int},
+    "suspicious": [{...: object, "code": str, "rank": int, "score": (int, float)}],
+    "undecided": [{"code": str, "ranks": [int], "what": str}],
+}
+_BUNDLE = {
+    "actions": int,
+    "closed": bool,
+    "counts": {...: _COUNTS},
+    "digest": str,
+    "epoch": int,
+    "escalations": [str],
+    "missing_ranks": [[int]],
+    "part": int,
+    "where": str,
+}
+_SHAPE = {
+    "bundles": [_BUNDLE],
+    "escalations": [{...: object, "event": str, "number": int, "source": str}],
+    "made_by": str,
+    "suspicion": {...: {"found": _FOUND, "of": str}},
+}
+"""A list has any number of what it holds; ``...`` stands for any further member."""
+
+
+def _fits(value: object, shape: Any) -> bool:
+    if isinstance(shape, dict):
+        if not isinstance(value, Mapping):
+            return False
+        more = shape.get(...)
+        return all(name in value for name in shape if name is not ...) and all(
+            _fits(one, shape.get(name, more)) for name, one in value.items()
+        )
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(one, shape[0]) for one in value)
+    return shape is not None and isinstance(value, shape)
 
 
 def _chosen(scopes: Iterable[Scope], run: str | None, attempt: int | None) -> Scope:

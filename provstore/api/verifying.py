@@ -13,12 +13,13 @@ from provstore import config
 from provstore.analysis.evidence import Covers, attributed, differences, projection_differences
 from provstore.analysis.evidence.batches import Batches, compare_batches
 from provstore.analysis.evidence.elsewhere import stated_elsewhere
+from provstore.api import overview
 from provstore.api.anchoring import AnchorChoice, remarks
 from provstore.api.believing import Belief
 from provstore.api.losses import ACKED_LOST, Loss, Losses, finding_of, loss_of, told_by_check
 from provstore.api.merging import merged, state
 from provstore.api.signing import fitting
-from provstore.errors import ConfigError
+from provstore.errors import ConfigError, StoreError, TrustError
 from provstore.evidence import anchors as held
 from provstore.evidence import checkpoint
 from provstore.evidence.trust import file as trust_file
@@ -163,7 +164,7 @@ class StoreVerifier:
                 axes["graph"] = UNKNOWN
             if not late or self._source == "graph":
                 checked.append(self._checked(self._stored(scope), anchors, "graph"))
-                differing = self._of_graph(scope)
+                differing = [*self._of_graph(scope), *self._of_kept(pair)]
                 findings += differing
                 axes["graph"] = state(differing) if differing or not late else UNKNOWN
         if unused:
@@ -239,6 +240,17 @@ class StoreVerifier:
             # What the journal lost is compared with nothing: at least its nodes must say what they were made from.
             own += self._of_stored(scope)
         return [*own, *self._of_others(pair)]
+
+    def _of_kept(self, pair: tuple[str, int]) -> list[EvidenceFinding]:
+        """Return what is kept for questions and is not what the records give; statistics are read for it."""
+        if self._source != "both" or not self._looks_at_blobs:
+            return []
+        code, where = "kept-mismatch", "derived"
+        try:
+            told = [f"What is kept for questions {text}." for text in overview.untrue(self._journal, pair)]
+        except (StoreError, TrustError) as error:
+            code, told = "check-unfinished", [f"What is kept for questions was not compared: {error}."]
+        return [EvidenceFinding(*pair, None, None, code, where, text) for text in told]
 
     def _of_stored(self, scope: Scope) -> list[EvidenceFinding]:
         stored = self._stored(scope)

@@ -114,6 +114,15 @@ def current(directory: Path, scope: Scope, marks: Sequence[bytes]) -> Derived | 
     return Derived(found[1], tuple(_scopes(found[0], newer)), is_signed)
 
 
+def has_grown(journal: Journal) -> bool:
+    """Return whether the files hold anything that this journal, opened for reading, does not know of."""
+    try:
+        place = None if journal.end is None else _place(journal.directory, journal.end)
+        return place is None or any(True for _ in _behind(segments.listing(journal.directory), place))
+    except (OSError, StoreError, InputError, LookupError):
+        return True
+
+
 def _path(directory: Path, scope: Scope) -> Path:
     name = hashlib.sha256(f"{scope[0]}\0{scope[1]}".encode()).hexdigest()[:32]
     return directory / FOLDER / f"{name}.json"
@@ -140,8 +149,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
         if hashlib.sha256(body).hexdigest().encode() != digest:
             return None
         head, content = map(orjson.loads, body.split(b"\n", 1))
-        return (head, content) if head["schema"] == _SCHEMA else None
-    except (OSError, ValueError, KeyError, TypeError):
+        is_known = isinstance(content, dict) and head["schema"] == _SCHEMA
+        return (head, content) if is_known and {"run", "attempt", "place", "scopes"} <= head.keys() else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

@@ -216,6 +216,13 @@ EVIDENCE = (
         "provstore store rebuild makes the graph anew from the journal; find out who wrote to it.",
     ),
     Code(
+        "kept-mismatch",
+        "What is kept for questions is not what was recorded",
+        "error",
+        "A file in the folder derived of the journal, which answers are taken from, is not what the records give.",
+        "Remove the folder derived: answers are worked out anew; find out who wrote to it.",
+    ),
+    Code(
         "policy-mismatch",
         "The recording policy is not the one that was signed",
         "error",

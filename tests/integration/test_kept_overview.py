@@ -14,6 +14,7 @@ import provstore
 from provstore.api import assistant, overview
 from provstore.api.recording import record
 from provstore.api.suspecting import suspected, suspected_in
+from provstore.cli._app import run
 from provstore.errors import StoreError
 from provstore.evidence.keys import PrivateKey
 from provstore.ingest import recording
@@ -49,7 +50,28 @@ def asked(store: str, tool: str, arguments: dict[str, object]) -> dict[str, obje
 
 
 def answers(store: str) -> list[dict[str, object]]:
-    return [asked(store, *question) for question in QUESTIONS]
+    """All answers, without where they were taken from."""
+    return [
+        {name: value for name, value in asked(store, *question).items() if name not in {"basis", "untrusted_fields"}}
+        for question in QUESTIONS
+    ]
+
+
+def rewritten(path: Path, **changed: object) -> None:
+    """Change what is kept, with a digest that fits: what somebody who can write there would do."""
+    _, head, content = path.read_bytes().split(b"\n", 2)
+    said = {"head": json.loads(head), "content": json.loads(content)}
+    for name, change in changed.items():
+        change(said[name])
+    body = json.dumps(said["head"]).encode() + b"\n" + json.dumps(said["content"]).encode()
+    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
+def kept_mismatches(store: str, key: Path) -> list[str]:
+    with provstore.open(store, read_only=True) as opened:
+        (answer,) = opened.verify("job", belief=provstore.belief(public_keys=[key]), refresh=False)
+    assert (answer.axes["graph"] == "fault") is any(one.code == "kept-mismatch" for one in answer.findings)
+    return [one.text for one in answer.findings if one.code == "kept-mismatch"]
 
 
 def named(store: str, **arguments: object) -> list[tuple[str, int, int]]:
@@ -73,6 +95,14 @@ def store(place: Path) -> str:
 @pytest.fixture
 def journal(place: Path) -> Path:
     return place / "store" / "journal"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """The file of a public key; nothing is signed with it."""
+    path = tmp_path / "key.hex"
+    path.write_text(PrivateKey.generate().public_key.hex(), encoding="ascii")
+    return path
 
 
 @pytest.fixture
@@ -236,3 +266,89 @@ def test_an_attempt_that_grows_is_not_judged_whole_each_time(place, store, journ
     assert judged == [(1, None), (2,), (3,), (4, 5, 6, 7, 8, None)]
     (kept,) = (json.loads(path.read_bytes().splitlines()[2]) for path in (journal / "derived").iterdir())
     assert sorted(kept["suspicion"]) == [*"012345678", "all"]
+
+
+def forged_rank(content: dict[str, object]) -> None:
+    content["suspicion"]["all"]["found"]["suspicious"][0]["rank"] = 1  # type: ignore[index]
+
+
+FORGERIES = {
+    "another rank": ({"content": forged_rank}, "other suspicious actions of the attempt"),
+    "nothing in the epoch": (
+        {"content": lambda said: said["suspicion"]["0"]["found"].update(suspicious=[])},
+        "other suspicious actions of training epoch 0",
+    ),
+    "an epoch that is not there": (
+        {"content": lambda said: said["suspicion"].update({"7": said["suspicion"]["0"]})},
+        "judges training epoch 7, which is not recorded",
+    ),
+    "fewer actions": ({"content": lambda said: said["bundles"][0].update(actions=1)}, "tells other bundles"),
+    "an escalation": (
+        {"content": lambda said: said["escalations"].append({"source": "x", "number": 1, "event": "opened"})},
+        "tells other escalations",
+    ),
+    "a signature": ({"head": lambda head: head.update(signed=True)}, "says that the attempt is signed"),
+    "another run": ({"head": lambda head: head["scopes"].append(["other", 0])}, "names other runs"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_verify_tells_of_everything_kept_that_is_not_what_the_records_give(store, journal, key, name):
+    assert kept_mismatches(store, key) == []
+    changes, words = FORGERIES[name]
+    (path,) = (journal / "derived").iterdir()
+    rewritten(path, **changes)
+    told = kept_mismatches(store, key)
+    assert len(told) == 1
+    assert words in told[0]
+    shutil.rmtree(journal / "derived")
+    assert kept_mismatches(store, key) == []
+
+
+def test_verify_exits_with_1_for_a_forged_answer_and_names_it(store, journal, key, capfd):
+    (path,) = (journal / "derived").iterdir()
+    rewritten(path, content=forged_rank)
+    command = ["verify", "job", "--store", store, "--public-key", str(key)]
+    assert run(command) == 1
+    shown = capfd.readouterr().out
+    assert "kept-mismatch" in shown
+    assert run([*command, "--no-blobs"]) != 1
+
+
+def test_what_was_recorded_while_verifying_accuses_nobody(place, store, journal):
+    with Journal.open(journal, writable=False) as before:
+        assert overview.untrue(before, ("job", 0)) == []
+        record(
+            [captured(place / "second", range(1, 2), spoilt=1), captured(place / "other", range(1), "other")],
+            store=store,
+        )
+        assert overview.untrue(before, ("job", 0)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said.pop("escalations"),
+        lambda said: said.update(suspicion=[]),
+        lambda said: said["bundles"][0].pop("epoch"),
+        lambda said: said["bundles"].append(None),
+        lambda said: said["suspicion"]["all"]["found"].update(affected="many"),
+        lambda said: said["suspicion"]["all"]["found"]["suspicious"].append({"code": "nan-origin"}),
+        lambda said: said["escalations"].append({"source": "x"}),
+        lambda said: said.update(made_by="provstore 0.0.1"),
+    ],
+)
+def test_what_is_kept_in_another_shape_is_as_nothing(store, journal, change):
+    kept = answers(store)
+    (path,) = (journal / "derived").iterdir()
+    rewritten(path, content=change)
+    assert answers(store) == kept
+    assert asked(store, *QUESTIONS[0])["basis"]["journal_read"] is True
+
+
+def test_an_answer_says_whether_the_journal_was_read_for_it(store, journal):
+    said = [asked(store, *question)["basis"] for question in QUESTIONS]
+    assert [one["journal_read"] for one in said] == [False] * 3
+    assert "provstore verify" in said[0]["meaning"]
+    shutil.rmtree(journal / "derived")
+    assert [asked(store, *question)["basis"]["journal_read"] for question in QUESTIONS] == [True] * 3
