@@ -102,9 +102,9 @@ def escalate(
 ) -> None:
     """Have a running job record a scope in full.
 
-    All ranks begin at one step, three after the latest that is recorded. An order for a scope that has one makes it last
-    longer, and both reasons are kept. Exit code: 0 ordered, 2 no such directory, rank, group or host, or the job has
-    ended, 6 safe mode, 7 it cannot be written.
+    All ranks begin at one step, three after the latest that is recorded. An order for a scope that has one makes it
+    last longer, and both reasons are kept. Exit code: 0 ordered, 2 no such directory, rank, group or host, or the job
+    has ended, 6 safe mode, 7 it cannot be written.
     """
     from provstore.api import control
 
