@@ -6,6 +6,7 @@ Absent values are left out. What a line has no place of its own for stands in it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ from provstore.model.recording import READ
 OPENING = b'{"action_id":'
 """Every action record begins so, and no record of another kind does."""
 RECORDED = "recorded"
+_NO_NOTES: Mapping[str, str] = {}
 _USUAL_SIDE = "in"
 """Of a call in a group, where its record names no side."""
 _NS_PER_MS = 1_000_000
@@ -162,46 +164,52 @@ def of_record(said: Mapping[str, Any]) -> Action:
     top, own = said.get, training.get
     draft: Any = _Draft()
     draft.action_id = said["action_id"]
-    draft.backend, draft.op = named(said)
+    backend, op = named(said)
+    draft.backend, draft.op = _once(backend), _once(op)
     draft.rank = said["rank"]
     draft.at_ns = _moment(said["at"])
-    draft.side_effect_class = said["side_effect_class"]
-    draft.mode = said["recording_mode"]
-    draft.policy_mode = training["policy_mode"]
-    draft.policy_reason = training["policy_reason"]
+    draft.side_effect_class = _once(said["side_effect_class"])
+    draft.mode = _once(said["recording_mode"])
+    draft.policy_mode = _once(training["policy_mode"])
+    draft.policy_reason = _once(training["policy_reason"])
     draft.epoch = own("epoch")
     draft.step = own("step")
-    draft.group = own("group")
+    draft.group = _once(own("group"))
     draft.seq = own("seq")
     draft.op_id = own("op_id")
     draft.peer = own("peer")
     draft.side = own("side", None if "group" not in training else _USUAL_SIDE)
-    draft.chain = top("causal_chain_id")
+    draft.chain = _once(top("causal_chain_id"))
     draft.parent = top("parent_action_id")
     draft.shortfall = tuple(training["shortfall"])
     draft.escalations = tuple(training["escalations"]) if "escalations" in training else ()
     draft.finite_in = own("finite_in")
     draft.finite_out = own("finite_out")
     draft.digest_in = top("pre_state_digest")
-    draft.digest_out = top("post_state_digest")
-    draft.digest_kind = top("state_digest_kind")
+    draft.digest_out = _once(top("post_state_digest"))
+    draft.digest_kind = _once(top("state_digest_kind"))
     _fill_in_tensors(draft, training)
-    draft.reduce_op = own("reduce_op")
+    draft.reduce_op = _once(own("reduce_op"))
     draft.root = own("root")
-    draft.delta_ref = top("delta_ref")
+    draft.delta_ref = _once(top("delta_ref"))
     draft.evidence_refs = tuple(said["evidence_refs"]) if "evidence_refs" in said else ()
     draft.name = own("name")
     draft.carried_by = tuple(training["carried_by"]) if "carried_by" in training else ()
-    draft.extra = {row["n"]: row["v"] for row in training["notes"]} if "notes" in training else {}
+    draft.extra = {row["n"]: row["v"] for row in training["notes"]} if "notes" in training else _NO_NOTES
     draft.__class__ = Action
     action: Action = draft
     return action
 
 
+def _once(text: str | None) -> str | None:
+    """Return a text that many actions have alike so that it is held once: a run has too many for a copy each."""
+    return None if text is None else intern(text)
+
+
 def _fill_in_tensors(draft: Any, training: Mapping[str, Any]) -> None:
     """Say what went in and came out; what came out need not be said again where it is as what went in."""
     dtypes, shapes = training.get("dtypes_in"), training.get("shapes_in")
-    draft.dtypes_in = dtypes = None if dtypes is None else tuple(dtypes)
+    draft.dtypes_in = dtypes = None if dtypes is None else tuple(map(intern, dtypes))
     draft.shapes_in = shapes = None if shapes is None else tuple(map(tuple, shapes))
     if not training.get("out_as_in"):
         shapes = training.get("shapes_out")
@@ -209,7 +217,7 @@ def _fill_in_tensors(draft: Any, training: Mapping[str, Any]) -> None:
     draft.shapes_out = shapes
     dtypes_out = training.get("dtypes_out")
     if dtypes_out is not None:
-        dtypes = tuple(dtypes_out)
+        dtypes = tuple(map(intern, dtypes_out))
     elif shapes is None:
         dtypes = None
     draft.dtypes_out = dtypes

@@ -88,13 +88,14 @@ def unchecked(file: BinaryIO, offset: int) -> Frame | None:
     length, kind, jseq = _HEAD.unpack(head)
     if length > MAX_PAYLOAD_BYTES:
         return None
-    rest = file.read(length + _CRC.size)
-    return Frame(offset, kind, jseq, head + rest) if len(rest) == length + _CRC.size else None
+    file.seek(offset)
+    raw = file.read(length + OVERHEAD_BYTES)
+    return Frame(offset, kind, jseq, raw) if len(raw) == length + OVERHEAD_BYTES else None
 
 
 def is_sound(raw: bytes, start: int) -> bool:
     """Return whether the last four bytes are the CRC of those before."""
-    return raw[-_CRC.size :] == _CRC.pack(zlib.crc32(raw[: -_CRC.size], start))
+    return raw[-_CRC.size :] == _CRC.pack(zlib.crc32(memoryview(raw)[: -_CRC.size], start))
 
 
 def read(file: BinaryIO, offset: int, end: int, start: int, last_jseq: int) -> Iterator[Frame | Gap]:
