@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from provstore.analysis.suspicion import DISAGREEMENT, DRIFT, ORIGIN
+from provstore.analysis.suspicion import DISAGREEMENT, DRIFT, ORIGIN, OUTLIER
 from provstore.api.suspecting import suspected
 from provstore.ingest import recording
 from provstore.journal import Journal
 from provstore.model.finding import Diagnosis, Finding, Undecided
 
 NAN = "nan"
-_OF_VALUES = (ORIGIN, DISAGREEMENT, DRIFT)
+_OF_VALUES = (ORIGIN, DISAGREEMENT, DRIFT, OUTLIER)
 _NOT_CHECKED = "NaN: not checked"
 _NO_VALUES, _TIE = "no_values", "tie"
 
@@ -70,7 +70,7 @@ def recorded_values(journal: Journal, scope: tuple[str, int], about: str | None)
         return RecordedValues()
     found = suspected(journal, *scope)
     codes = _OF_VALUES if about is None else (ORIGIN,)
-    findings = tuple(one.finding for one in found.suspicious if one.finding.code in codes)
+    findings = tuple(_first_of_each(one.finding for one in found.suspicious if one.finding.code in codes))
     with_flags = found.coverage.get("with_flags", 0) > 0
     open_ = tuple(
         one
@@ -81,3 +81,14 @@ def recorded_values(journal: Journal, scope: tuple[str, int], about: str | None)
     ranks = {row["rank"] for bundle in bundles for row in bundle.record["ranks"] or ()}
     world = max((bundle.record["world_size"] or 0 for bundle in bundles), default=0)
     return RecordedValues(findings, open_, found.coverage, tuple(sorted(ranks)), world)
+
+
+def _first_of_each(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings; of a rank whose values stand out in many calls, the first call."""
+    seen: set[int] = set()
+    for one in findings:
+        rank = one.culprits[0].rank
+        if one.code != OUTLIER or rank not in seen:
+            yield one
+        if one.code == OUTLIER:
+            seen.add(rank)
