@@ -12,7 +12,7 @@ from provstore.capture.stream_order import HOST
 from provstore.capture.torch_library import distributed_bindings, last_collective
 
 if TYPE_CHECKING:
-    from provstore.capture.collective_calls import LiveCall
+    from provstore.capture.live_calls import LiveCall
 
 GLOO = "gloo"
 

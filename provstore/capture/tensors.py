@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.collective_calls import OVERWRITTEN, CallHooks, LiveCall, LiveGroup
+from provstore.capture.collective_calls import OVERWRITTEN, CallHooks
 from provstore.capture.content.finite import non_finite
 from provstore.capture.fail_open import say_once, tried
+from provstore.capture.live_calls import LiveCall, LiveGroup
 from provstore.capture.torch_library import live_groups, load_torch
 
 TENSOR_RECORD_SCHEMA = "provstore-tensor-record/1"

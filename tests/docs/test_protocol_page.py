@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provstore.api import control
-from provstore.capture.collective_calls import LiveGroup
+from provstore.capture.live_calls import LiveGroup
 from provstore.capture.recording import job_header, tensor_events
 from provstore.capture.recording.contents import Content, Side
 from provstore.capture.recording.judging import Judged

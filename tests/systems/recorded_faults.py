@@ -16,7 +16,12 @@ ROOMS = (
     "provstore.evidence.recording",
     "provstore.evidence.content",
 )
-SHARED = ("provstore.capture.collective_calls", "provstore.capture.job_facts", "provstore.evidence.whole_files")
+SHARED = (
+    "provstore.capture.collective_calls",
+    "provstore.capture.job_facts",
+    "provstore.capture.live_calls",
+    "provstore.evidence.whole_files",
+)
 NET = {"provstore.capture.recording.guard"}
 """What catches the others' faults cannot fail itself."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from provstore.capture.collective_calls import LiveCall, LiveGroup
 from provstore.capture.content.budget import CALL_FLAG
+from provstore.capture.live_calls import LiveCall, LiveGroup
 from provstore.capture.recording import contents, names
 from provstore.capture.recording.alarms import Alarms
 from provstore.capture.recording.anchors import OrderAnchor

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provstore.capture.collective_calls import LiveCall
 from provstore.capture.fail_open import tried
+from provstore.capture.live_calls import LiveCall
 
 _ALL_REDUCE, _BROADCAST = "ALLREDUCE", "BROADCAST"
 _INDEX_DTYPE = "torch.int32"

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.collective_calls import LiveGroup
 from provstore.capture.job_facts import environment_number, look
+from provstore.capture.live_calls import LiveGroup
 from provstore.model import canonical
 from provstore.model.action import TraceContext
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provstore.capture.collective_calls import LiveCall
+from provstore.capture.live_calls import LiveCall
 from provstore.capture.recording import names
 from provstore.capture.recording.alarms import Alarms
 from provstore.evidence.recording import classes, policy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provstore.capture.collective_calls import RECV, SEND, LiveCall
+from provstore.capture.live_calls import RECV, SEND, LiveCall
 from provstore.model import ids
 
 _OPS = {

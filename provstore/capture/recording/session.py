@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provstore.capture.collective_calls import CallHooks, LiveCall
+from provstore.capture.collective_calls import CallHooks
 from provstore.capture.content.budget import Budget
 from provstore.capture.content.limits import Limits
 from provstore.capture.content.snapshot import SnapshotFile
+from provstore.capture.live_calls import LiveCall
 from provstore.capture.recording import job_header
 from provstore.capture.recording.alarms import Alarms, escalation_members
 from provstore.capture.recording.anchors import DataCursor, OrderAnchor

@@ -38,7 +38,7 @@ listener = Listener()
 hooks = CallHooks(torch, listener, call, known=frozenset())
 hooks.attach()
 if sys.argv[1] == "otherwise":
-    import provstore.capture.collective_calls as calls
+    import provstore.capture.live_calls as calls
     counted = calls.last_collective
     calls.last_collective = lambda group, device: counted(group, device) + 5
 for _ in range(2):

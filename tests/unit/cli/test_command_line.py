@@ -125,10 +125,18 @@ def test_doctor_lists_a_bad_address_among_its_checks(command, uri, words):
     assert "secret" not in answer.out
 
 
-def test_a_query_that_needs_too_much_memory_exits_with_4(filled, monkeypatch):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MATCH (a),(b),(c) RETURN collect([a.iri,b.iri,c.iri]) AS x",
+        f"UNWIND range(1, 1000000) AS i RETURN collect('{'x' * 200}' + toString(i)) AS x",
+        "UNWIND range(1, 6000000) AS i RETURN count(i) AS x",
+    ],
+)
+def test_a_query_that_needs_too_much_memory_exits_with_4(filled, monkeypatch, text):
     monkeypatch.setattr(embedded_query, "_SPARE_BYTES", 64 * 1024 * 1024)
 
-    answer = filled("query", "--cypher", "MATCH (a),(b),(c) RETURN collect([a.iri,b.iri,c.iri]) AS x")
+    answer = filled("query", "--cypher", text)
 
     assert (answer.code, answer.out) == (4, "")
     assert answer.err.startswith("provstore: query: memory: ")

@@ -261,7 +261,8 @@ def test_text_and_json_say_the_same_of_every_axis(command, agent, chain, written
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"), [(b"hello\nworld\n", "byte 0: Expecting value"), (b"", "the file is empty")]
+    ("data", "reason"),
+    [(b"hello\nworld\n", "byte 0: text, such as a command prints, and no JSON"), (b"", "the file is empty")],
 )
 def test_who_gives_an_agents_key_is_told_what_keeps_a_file_from_being_agent_evidence(
     command, agent, tmp_path, data, reason

@@ -24,9 +24,9 @@ from standin import MODULE, on_device
 
 import provstore.capture
 from provstore.capture import stream_order
-from provstore.capture.collective_calls import LiveGroup
 from provstore.capture.content import devices
 from provstore.capture.content.limits import Limits
+from provstore.capture.live_calls import LiveGroup
 from provstore.capture.recording import arrivals, contents, session
 from provstore.capture.recording.rng_states import restore_rng, rng_blob
 
