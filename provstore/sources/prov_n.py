@@ -20,13 +20,16 @@ READER_VERSION = "1"
 MAX_BYTES = 64 << 20
 """The library holds about thirty times the text of a document in memory, so a larger one is refused."""
 
-_START = re.compile(r"(?:\s|//[^\n\r]*|/\*.*?\*/)*document\b", re.DOTALL)
+_LEAD = re.compile(r"\ufeff?(?:\s|//[^\n\r]*|/\*.*?\*/)*+", re.DOTALL)
+_BEGINNING = re.compile(r"document\b")
+_SHOWN = 200
+"""Characters that the library is shown of a text that begins as none does: it reads all of it before it says so."""
 _BEYOND_MICROSECONDS = re.compile(r"T\d\d:\d\d:\d\d\.\d{7,}")
 
 
 def recognises(head: bytes, name: str) -> bool:
     """Return whether a file with these first bytes and this name is meant as PROV-N."""
-    return name.lower().endswith(".provn") or _START.match(head.decode(errors="ignore").lstrip("\ufeff")) is not None
+    return name.lower().endswith(".provn") or _begins(head.decode(errors="ignore")) is None
 
 
 def read(path: Path, *, key: str | None = None, allow_empty: bool = False) -> Document:
@@ -54,6 +57,13 @@ def read(path: Path, *, key: str | None = None, allow_empty: bool = False) -> Do
     return Document(name, lambda: parts, sum(kinds.values()), bundles, kinds, warnings, digest, len(data))
 
 
+def _begins(text: str) -> int | None:
+    """Return where a text begins, behind blanks and comments, with something else than a document; ``None`` if not."""
+    lead = _LEAD.match(text)
+    start = lead.end() if lead is not None else 0
+    return None if _BEGINNING.match(text, start) else start
+
+
 def _bytes(path: Path) -> bytes:
     try:
         size = path.stat().st_size
@@ -69,9 +79,11 @@ def _bytes(path: Path) -> bytes:
 def _parsed(file: str, data: bytes, warnings: dict[str, int]) -> ProvDocument:
     try:
         text = data.decode()
+        start = _begins(text)
+        shown = text if start is None else text[: start + _SHOWN]
         with python_warnings.catch_warnings(record=True) as caught:
             python_warnings.simplefilter("always")
-            document: ProvDocument = ProvDocument.deserialize(content=text, format="provn")
+            document: ProvDocument = ProvDocument.deserialize(content=shown, format="provn")
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: {FORMAT} offset {error.start}: not UTF-8 text") from error
     except ProvNSyntaxError as error:
