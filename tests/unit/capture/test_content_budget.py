@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clocks import MILLISECOND, Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,25 +27,11 @@ from provstore.capture.content.limits import GIB, Limits
 from provstore.errors import ConfigError
 
 PLENTY = 1 << 50
-MILLISECOND = 1_000_000
 ROOMY: dict[str, Any] = {
     "steady_share": 1e6, "escalated_share": 1e6, "digest_bytes_step": PLENTY, "clone_bytes": PLENTY,
     "ring_bytes": PLENTY, "snapshot_bytes_tensor": PLENTY, "snapshot_bytes_step": PLENTY,
     "snapshot_bytes_epoch": PLENTY, "snapshot_bytes_run": PLENTY, "reserve_bytes": 0, "reserve_share": 0.0,
 }  # fmt: skip
-
-
-class Clock:
-    """A time that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def pass_ms(self, milliseconds: float) -> None:
-        self.now_ns += int(milliseconds * MILLISECOND)
 
 
 def budget(clock: Clock | None = None, disk: tuple[int, int] = (PLENTY, PLENTY), **limits: Any) -> Budget:

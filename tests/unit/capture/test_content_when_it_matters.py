@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clocks import MILLISECOND, Clock
 
 from provstore.capture.content.budget import CLONE, DIGEST, RING_CLONE, STATISTICS, Budget
 from provstore.capture.content.digest import TensorBytes
@@ -20,21 +21,8 @@ from provstore.capture.recording.snapshots import Place, Snapshots
 from provstore.capture.recording.worker import Worker
 from provstore.model.recording import DELTA, MUTATE_LOCAL, RecordingPolicy
 
-PLENTY, MILLISECOND, MIB = 1 << 50, 1_000_000, 1 << 20
+PLENTY, MIB = 1 << 50, 1 << 20
 CALM = Judged(MUTATE_LOCAL, RecordingPolicy(DELTA, "local mutation, low risk", "6"))
-
-
-class Clock:
-    """A time that moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def pass_ms(self, milliseconds: float) -> None:
-        self.now_ns += int(milliseconds * MILLISECOND)
 
 
 class Lines:
