@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provstore import config
 from provstore.api.assistant_terms import MAX_LIMIT, Argument, Page, Place, Tool, skipped
 from provstore.api.opening import existing
-from provstore.api.overview import Overview, listed, overview
 from provstore.errors import InputError
+
+if TYPE_CHECKING:
+    from provstore.api.overview import Overview
 
 _MAX_DEPTH = 50
 _MAX_NODES = 100_000
@@ -65,6 +67,7 @@ def trace_tensor(given: Mapping[str, Any], place: Place) -> Page:
 def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
     """Return the actions that a finding names, with score and reason; what they may have spoilt is only counted."""
     from provstore.api.escalations import earliest
+    from provstore.api.overview import overview
 
     epoch = given["epoch"]
     seen = overview(_directory(place), given["run"], given["attempt"], epoch)
@@ -88,6 +91,7 @@ def list_suspicious_actions(given: Mapping[str, Any], place: Place) -> Page:
 def summarize_epoch(given: Mapping[str, Any], place: Place) -> Page:
     """Return one training epoch in short: modes, shortfalls, escalations, findings, missing ranks, signatures."""
     from provstore.api.escalations import escalations_in_short
+    from provstore.api.overview import listed, overview
 
     epoch = given["epoch"]
     seen = overview(_directory(place), given["run"], given["attempt"], epoch)

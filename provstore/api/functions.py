@@ -12,14 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from provstore import config, cypher
-from provstore.api.answers import READ_QUERIES, timing
 from provstore.api.opening import GRAPH_FILE, existing
 from provstore.api.store import Store
 from provstore.errors import InputError, StoreError
-from provstore.model.dump import DumpSet
-from provstore.model.finding import Diagnosis
-from provstore.model.report import Answer, RebuildReport
-from provstore.sources.flight_recorder import ReadOptions
 from provstore.stores import open_store
 
 if TYPE_CHECKING:
@@ -29,6 +24,8 @@ if TYPE_CHECKING:
     from provstore.ingest.given import Progress
     from provstore.ingest.repair import AlterableStore
     from provstore.journal import Journal
+    from provstore.model.finding import Diagnosis
+    from provstore.model.report import Answer, RebuildReport
     from provstore.model.verification import Verification
     from provstore.stores import GraphStore
 
@@ -150,8 +147,11 @@ def diagnose(
         InputError: There is nothing to read, or the files are of several runs or attempts.
     """
     from provstore import analysis
+    from provstore.api.answers import timing
     from provstore.graph.merge import merge
     from provstore.ingest.given import Request, consistent, gather
+    from provstore.model.dump import DumpSet
+    from provstore.sources.flight_recorder import ReadOptions
 
     started = time.perf_counter()
     options = ReadOptions(rank_regex=rank_regex, rank_map=rank_map, recursive=recursive)
@@ -184,6 +184,7 @@ def rebuild(
     """
     from provstore.ingest.upkeep import replay
     from provstore.journal import Journal
+    from provstore.model.report import RebuildReport
     from provstore.queries.info import node_counts
 
     address = config.store_uri(uri)
@@ -241,6 +242,9 @@ def _set_aside(address: str, directory: Path, journal: Journal) -> list[str]:
 
 def shipped_queries() -> Answer:
     """Return the shipped queries with what they answer, take and give."""
+    from provstore.api.answers import READ_QUERIES
+    from provstore.model.report import Answer
+
     rows = []
     for name in cypher.names("read"):
         query = cypher.query(name)

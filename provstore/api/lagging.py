@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from provstore.errors import InputError
-from provstore.model.report import Answer
+
+if TYPE_CHECKING:
+    from provstore.model.report import Answer
 
 REASON = "graph_behind_journal"
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from provstore import config
 from provstore.errors import StoreError
-from provstore.journal import Journal
-from provstore.model.report import StoreInfo
+from provstore.journal import ending
 from provstore.stores import GraphStore, open_store
 
 if TYPE_CHECKING:
     from provstore.ingest.given import Progress
+    from provstore.journal import Journal
+    from provstore.journal.ending import Ending
+    from provstore.model.report import StoreInfo
 
 GRAPH_FILE = "graph.kgl"
 _WRITER = re.compile(r"is being written by ((?:another )?process(?: [0-9]+)?)")
@@ -34,6 +36,16 @@ class Opened:
     """Why the graph lacks something of the journal, in words; empty when it is up to date."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedGraph:
+    """A graph, and its journal where that had to be read to know whether the graph is up to date."""
+
+    graph: GraphStore
+    journal: Journal | None = None
+    late: str = ""
+    """See :class:`Opened`."""
+
+
 def open_both(
     uri: str, directory: Path, exits: contextlib.ExitStack, *, read_only: bool, progress: Progress | None
 ) -> Opened:
@@ -42,7 +54,40 @@ def open_both(
     Raises:
         StoreError: One of them is missing, damaged, locked, or does not belong to the other.
     """
-    return _reading(uri, directory, exits, progress) if read_only else _writing(uri, directory, exits, progress)
+    if not read_only:
+        return _writing(uri, directory, exits, progress)
+    return with_journal(uri, directory, exits, _reading(uri, directory, exits, progress), progress)
+
+
+def open_graph(uri: str, directory: Path, exits: contextlib.ExitStack, progress: Progress | None) -> OpenedGraph:
+    """Return the graph of a store for reading, up to date with its journal, which is read only where that is needed.
+
+    Raises:
+        StoreError: As :func:`open_both` does.
+    """
+    return _reading(uri, directory, exits, progress, ending.known(existing(directory, uri)))
+
+
+def with_journal(
+    uri: str, directory: Path, exits: contextlib.ExitStack, found: OpenedGraph, progress: Progress | None
+) -> Opened:
+    """Return a graph that is open for reading together with its journal, opened anew where that has more by now.
+
+    Raises:
+        StoreError: As :func:`open_both` does.
+    """
+    from provstore.queries.info import behind
+
+    if found.journal is not None:
+        return Opened(found.journal, found.graph, found.late)
+    with contextlib.ExitStack() as held:
+        journal = held.enter_context(_journal(directory))
+        if not behind(found.graph, journal):
+            exits.push(held.pop_all())
+            return Opened(journal, found.graph)
+    # The graph that was open stays so: others may be asking it.
+    anew = exits.enter_context(contextlib.ExitStack())
+    return with_journal(uri, directory, anew, _reading(uri, directory, anew, progress), progress)
 
 
 def journal_for_writing(uri: str, directory: Path) -> Journal:
@@ -51,6 +96,8 @@ def journal_for_writing(uri: str, directory: Path) -> Journal:
     Raises:
         StoreError: It is locked or damaged, or missing beside a graph that was made from it.
     """
+    from provstore.journal import Journal
+
     if not directory.exists():
         _refuse_orphans(uri, directory)
     return Journal.open(directory, writable=True)
@@ -64,18 +111,26 @@ def existing(directory: Path, uri: str) -> Path:
     return directory
 
 
-def _reading(uri: str, directory: Path, exits: contextlib.ExitStack, progress: Progress | None) -> Opened:
+def _reading(
+    uri: str, directory: Path, exits: contextlib.ExitStack, progress: Progress | None, known: Ending | None = None
+) -> OpenedGraph:
+    """Open the graph; ``known`` is how far its journal has got, and where it is ``None`` the journal tells."""
     from provstore.queries.info import behind
 
-    journal = exits.enter_context(Journal.open(existing(directory, uri), writable=False))
-    lacking = journal.position
+    journal: Journal | None = None
+    at: Journal | Ending
+    if known is not None:
+        at = known
+    else:
+        at = journal = exits.enter_context(_journal(existing(directory, uri)))
+    lacking = at.position
     graph: GraphStore | None = None
     try:
         graph = exits.enter_context(contextlib.closing(open_store(uri, writable=False)))
-        lacking = behind(graph, journal)
+        lacking = behind(graph, at)
     except StoreError:
         # No graph file yet, although there is a journal: it can be made from it.
-        if config.embedded_directory(uri) is None or _has_graph(uri) or not journal.position:
+        if config.embedded_directory(uri) is None or _has_graph(uri) or not at.position:
             raise
     reason = _catches_up(uri, directory, progress) if lacking else ""
     if lacking and reason is None:
@@ -86,15 +141,21 @@ def _reading(uri: str, directory: Path, exits: contextlib.ExitStack, progress: P
     if graph is None:
         graph = exits.enter_context(contextlib.closing(open_store(uri, writable=False)))
     batches = "1 batch" if lacking == 1 else f"{lacking} batches"
-    return Opened(journal, graph, f"the graph is {batches} behind its journal, {reason}" if lacking else "")
+    return OpenedGraph(graph, journal, f"the graph is {batches} behind its journal, {reason}" if lacking else "")
+
+
+def _journal(directory: Path) -> Journal:
+    from provstore.journal import Journal
+
+    return Journal.open(directory, writable=False)
 
 
 def _writing(uri: str, directory: Path, exits: contextlib.ExitStack, progress: Progress | None) -> Opened:
     from provstore.ingest.upkeep import catch_up
 
-    if not directory.exists():
-        _refuse_orphans(uri, directory)
-    journal = exits.enter_context(Journal.open(directory, writable=True))
+    journal = exits.enter_context(journal_for_writing(uri, directory))
+    # Runs after the graph was saved: what is noted is true of the file.
+    exits.callback(ending.keep, journal)
     graph = exits.enter_context(contextlib.closing(open_store(uri, writable=True)))
     _refuse_strangers(uri, journal, graph)
     catch_up(graph, journal, progress)
@@ -153,6 +214,7 @@ def _refuse_strangers(uri: str, journal: Journal, graph: GraphStore) -> None:
 
 def described(uri: str, graph: GraphStore, journal: Journal) -> StoreInfo:
     """Return what an open store is and holds."""
+    from provstore.model.report import StoreInfo
     from provstore.queries.info import applied, node_counts
     from provstore.queries.targets import runs
 

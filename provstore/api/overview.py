@@ -18,7 +18,7 @@ import orjson
 from provstore.errors import InputError, ProvstoreError
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
-from provstore.journal import Journal, derived
+from provstore.journal import Journal, derived, ending
 
 if TYPE_CHECKING:
     from provstore.model.suspicion import Suspicion
@@ -120,7 +120,7 @@ def untrue(journal: Journal, scope: Scope) -> list[str]:
     """
     told = _untrue(journal, scope)
     # What was kept of records that came after the journal was opened is compared with them, not with this.
-    return [] if derived.has_grown(journal) else told
+    return [] if ending.has_grown(journal) else told
 
 
 def _untrue(journal: Journal, scope: Scope) -> list[str]:

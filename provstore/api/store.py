@@ -9,17 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Self
 
 from provstore import config, cypher
 from provstore.api import store_doors
-from provstore.api.answers import answer, asked, one_attempt
 from provstore.api.lagging import REASON, hinting, incomplete
-from provstore.api.opening import Opened, open_both
+from provstore.api.opening import Opened, OpenedGraph, open_both, open_graph, with_journal
 from provstore.errors import ConfigError
-from provstore.model.finding import Diagnosis
-from provstore.model.report import Answer, IngestReport, SealReport
-from provstore.model.trace import Trace
 
 if TYPE_CHECKING:
     from provstore.api.believing import Belief
@@ -27,11 +23,14 @@ if TYPE_CHECKING:
     from provstore.evidence.bundles import Limits
     from provstore.evidence.keys import Signer
     from provstore.evidence.statement import AnchorClaim
-    from provstore.exports import ExportOptions, ExportReport
     from provstore.ingest.given import Progress
     from provstore.ingest.vouching import Vouching
     from provstore.model.evidence import AgreedDigest, Observation
+    from provstore.model.finding import Diagnosis
+    from provstore.model.report import Answer, IngestReport, SealReport
+    from provstore.model.trace import Trace
     from provstore.model.verification import Verification
+    from provstore.stores import GraphStore
 
 
 class Store:
@@ -41,7 +40,7 @@ class Store:
     replay, diff, join = store_doors.replay, store_doors.diff, store_doors.join
     list_evidence, show_evidence = store_doors.list_evidence, store_doors.show_evidence
     export_evidence, forget_anchors = store_doors.export_evidence, store_doors.forget_anchors
-    info, check = store_doors.info, store_doors.check
+    info, check, export = store_doors.info, store_doors.check, store_doors.export
 
     def __init__(
         self,
@@ -60,8 +59,10 @@ class Store:
         self._mutex = threading.Lock()
         try:
             self._journal_directory = self._place(journal)
-            opened = open_both(uri, self._journal_directory, self._exits, read_only=read_only, progress=progress)
-            self._journal, self._graph, self._late = opened.journal, opened.graph, opened.late
+            asked = (uri, self._journal_directory, self._exits)
+            self._opened: Opened | OpenedGraph = (
+                open_graph(*asked, progress) if read_only else open_both(*asked, read_only=False, progress=progress)
+            )
             if signer is not None:
                 self._signs(signer, limits)
         except BaseException:
@@ -124,7 +125,7 @@ class Store:
         self.require_writable("nothing can be taken in")
         options = ReadOptions(rank_regex=rank_regex, rank_map=rank_map, recursive=recursive)
         request = Request([], run, attempt, options, keep_source, progress)
-        report = take_in(sources, source, request, self._journal, self._graph)
+        report = take_in(sources, source, request, self.opened.journal, self._graph)
         if self._signing is not None:
             self._signing.note(report.runs)
         return report
@@ -201,7 +202,7 @@ class Store:
         self.require_writable("nothing can be signed")
         claims = Claims(train_epoch, world, tuple(anchors))
         request = SealRequest(signer, close, limits or Limits(), claims, org, vouch)
-        scopes = scopes_to_seal(self._journal, self.uri, run, attempt, close)
+        scopes = scopes_to_seal(self.opened.journal, self.uri, run, attempt, close)
         return self._signs().seal(scopes, request, progress)
 
     def verify(
@@ -234,9 +235,10 @@ class Store:
 
         if self._signing is not None:
             self._signing.show()
-        places, asked = (self.uri, self._journal_directory, self._late), (run, attempt)
+        opened = self.opened
+        places, asked = (self.uri, self._journal_directory, opened.late), (run, attempt)
         return verify_store(
-            self._journal, self._graph, places, belief, source, asked, refresh=refresh, progress=progress, blobs=blobs
+            opened.journal, opened.graph, places, belief, source, asked, refresh=refresh, progress=progress, blobs=blobs
         )  # fmt: skip
 
     def trace(
@@ -271,7 +273,7 @@ class Store:
         Raises:
             InputError: The target names nothing, or several elements (all are listed).
         """
-        from provstore.api.asking import traced
+        from provstore.api.tracing import traced
         from provstore.queries.lineage import Limits
         from provstore.queries.targets import Scope
 
@@ -302,14 +304,15 @@ class Store:
 
         if save:
             self.require_writable("findings cannot be saved")
-        found, block = diagnosed(self._graph, self._journal, self._scope(run, attempt), about)
+        opened = self.opened
+        found, block = diagnosed(opened.graph, opened.journal, self.scope_of(run, attempt), about)
         if save and found.findings:
             from provstore.ingest.upkeep import show_evidence
 
-            self._journal.append(block, None)
-            self._graph.write(block)
-            show_evidence(self._graph, self._journal)
-        return replace(found, notes=(*found.notes, self._late)) if self._late else found
+            opened.journal.append(block, None)
+            opened.graph.write(block)
+            show_evidence(opened.graph, opened.journal)
+        return replace(found, notes=(*found.notes, opened.late)) if opened.late else found
 
     def query(self, name: str, **parameters: object) -> Answer:
         """Return the rows of a shipped query.
@@ -323,8 +326,10 @@ class Store:
         Raises:
             ConfigError: No such query, or a parameter is missing or unknown.
         """
+        from provstore.api.answers import asked
+
         with hinting(self._late):
-            return incomplete(asked(self._graph, name, parameters, self._scope), self._late)
+            return incomplete(asked(self._graph, name, parameters, self.scope_of), self._late)
 
     def cypher(self, text: str, **parameters: object) -> Answer:
         """Return the rows of a reading query of one's own, within 10 s and 10,000 rows.
@@ -332,42 +337,37 @@ class Store:
         Raises:
             InputError: The text could do more than read; the message names the word.
         """
+        from provstore.api.answers import answer
+
         return incomplete(answer(self._graph, cypher.adhoc(text), parameters), self._late)
 
-    def export(
-        self,
-        form: str,
-        *,
-        run: str | None = None,
-        attempt: int | None = None,
-        to: str | Path | TextIO | None = None,
-        options: ExportOptions | None = None,
-    ) -> ExportReport:
-        """Write a run in an exchange or picture format; PROV documents are read back and compared first.
-
-        Args:
-            form: ``prov-json``, ``prov-n``, ``dot``, ``mermaid``, ``json``.
-            run: The run, or the key of an imported document; may be left out when the store holds one run.
-            attempt: Its incarnation.
-            to: A file, written whole or not at all, or an open text stream; standard output when not given.
-            options: What the writers offer.
+    def scope_of(self, run: str | None, attempt: int | None) -> tuple[str, int]:
+        """Return run and attempt, where one is left out that of which the store holds one.
 
         Raises:
-            ConfigError: No such format.
-            InputError: The store holds no such run.
+            InputError: The store holds no such run, or several that fit.
         """
-        from provstore.api.writing import document, write
+        from provstore.api.answers import one_attempt
 
-        return write(form, document(self._graph, run, attempt, self._scope), to, options)
-
-    def _scope(self, run: str | None, attempt: int | None) -> tuple[str, int]:
         with hinting(self._late):
             return one_attempt(self._graph, self.uri, run, attempt)
 
     @property
     def opened(self) -> Opened:
-        """The open journal and graph, which the methods above read."""
-        return Opened(self._journal, self._graph, self._late)
+        """The open journal and graph, which belong together; the journal is read when it is first needed."""
+        with self._mutex:
+            if not isinstance(self._opened, Opened):
+                place = (self.uri, self._journal_directory, self._exits)
+                self._opened = with_journal(*place, self._opened, None)
+            return self._opened
+
+    @property
+    def _graph(self) -> GraphStore:
+        return self._opened.graph
+
+    @property
+    def _late(self) -> str:
+        return self._opened.late
 
     def require_writable(self, what: str) -> None:
         """Refuse what writes into a store that was opened for reading only, or while safe mode is on.
@@ -384,12 +384,13 @@ class Store:
 
     def _signs(self, signer: Signer | None = None, limits: Limits | None = None) -> Signing:
         """Return what records and signs, made when it is first needed."""
+        opened = self.opened
         with self._mutex:
             if self._signing is None:
                 from provstore.api.signing import Signing
 
                 self.require_writable("nothing can be signed")
-                self._signing = Signing(self._journal, self._graph, signer, limits)
+                self._signing = Signing(opened.journal, opened.graph, signer, limits)
             return self._signing
 
     def _place(self, journal: str | Path | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from provstore.api.believing import Belief
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from provstore.api.replaying import Replay
     from provstore.api.store import Store
     from provstore.evidence.keys import Signer
+    from provstore.exports import ExportOptions, ExportReport
     from provstore.exports.evidence import EvidenceExportOptions, EvidenceExportReport
     from provstore.model.evidence_report import EvidenceItem, EvidenceList
     from provstore.model.report import CheckReport, StoreInfo
@@ -306,3 +307,31 @@ def check(store: Store) -> CheckReport:
     opened = store.opened
     with contextlib.closing(open_store("memory:", writable=True)) as empty:
         return check_all(opened.graph, opened.journal, empty, opened.late)
+
+
+def export(
+    store: Store,
+    form: str,
+    *,
+    run: str | None = None,
+    attempt: int | None = None,
+    to: str | Path | TextIO | None = None,
+    options: ExportOptions | None = None,
+) -> ExportReport:
+    """Write a run in an exchange or picture format; PROV documents are read back and compared first.
+
+    Args:
+        store: The open store.
+        form: ``prov-json``, ``prov-n``, ``dot``, ``mermaid``, ``json``.
+        run: The run, or the key of an imported document; may be left out when the store holds one run.
+        attempt: Its incarnation.
+        to: A file, written whole or not at all, or an open text stream; standard output when not given.
+        options: What the writers offer.
+
+    Raises:
+        ConfigError: No such format.
+        InputError: The store holds no such run.
+    """
+    from provstore.api.writing import document, write
+
+    return write(form, document(store.opened.graph, run, attempt, store.scope_of), to, options)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from provstore import config
 from provstore.analysis.evidence import Covers, Difference, attributed, projection_differences
 from provstore.api.merging import state
-from provstore.api.opening import GRAPH_FILE, open_both
+from provstore.api.opening import GRAPH_FILE, open_graph
 from provstore.cypher import query
 from provstore.errors import StoreError
 from provstore.evidence.epoch_bundles import CHECKPOINTS, RNG
@@ -173,7 +173,7 @@ def graph_of(uri: str, journal: Path) -> Iterator[tuple[GraphStore | None, str]]
         graph = None
         if not why_not:
             try:
-                graph = open_both(uri, journal, exits, read_only=True, progress=None).graph
+                graph = open_graph(uri, journal, exits, None).graph
             except StoreError as error:
                 why_not = str(error)
         yield graph, why_not

@@ -14,6 +14,15 @@ from typing import Any
 import orjson
 
 from provstore.graph.dump_facts import run_nodes
+from provstore.graph.recorded_ids import (
+    action_iri,
+    checkpoint_iri,
+    epoch_iri,
+    escalation_iri,
+    side_iri,
+    tensor_iri,
+    training_run_iri,
+)
 from provstore.graph.said import integer, objects, string, tagged_integer
 from provstore.model import canonical, ids
 from provstore.model.block import Block, Column, Nodes, Relations, Value
@@ -32,43 +41,6 @@ _SECOND, _MAX_DIGITS = 2, 10
 _MAX_RANKS = 4_096
 
 Said = Mapping[str, Any]
-
-
-def action_iri(run: str, attempt: int, action_id: str) -> str:
-    """Return the id of an action; its components are encoded already."""
-    return f"{ids.attempt_iri(run, attempt)}/action/{action_id}"
-
-
-def epoch_iri(run: str, attempt: int, epoch: int, part: int = 0) -> str:
-    """Return the id of an epoch's bundle, or of a later part of it."""
-    return f"{ids.attempt_iri(run, attempt)}/bundle/{epoch}" + (f"/{part}" if part else "")
-
-
-def training_run_iri(run: str, attempt: int) -> str:
-    """Return the id of one attempt of a run as an activity."""
-    return f"{ids.attempt_iri(run, attempt)}/run"
-
-
-def checkpoint_iri(uri: str) -> str:
-    """Return the id of a checkpoint, which stands outside every run."""
-    return f"{ids.BASE}checkpoint/{ids.component(uri)}"
-
-
-def escalation_iri(run: str, attempt: int, source: str, name: str) -> str:
-    """Return the id of an escalation."""
-    return f"{ids.attempt_iri(run, attempt)}/escalation/{ids.component(source)}/{ids.component(name)}"
-
-
-def tensor_iri(run: str, attempt: int, rank: int, step: int | None, name: str, kind: str) -> str:
-    """Return the id of a gradient, activation or input of a step."""
-    at = "~" if step is None else str(step)
-    return f"{ids.attempt_iri(run, attempt)}/tensor/{rank}/{at}/{ids.component(name)}/{ids.component(kind)}"
-
-
-def side_iri(run: str, attempt: int, action_id: str, rank: int, side: str = "in") -> str:
-    """Return the id of what a call with this action takes or gives."""
-    base = f"{ids.attempt_iri(run, attempt)}/{action_id}"
-    return f"{base}/{rank}/{side}" if "/p2p/" in action_id else f"{base}/{side}"
 
 
 def action_block(run: str, attempt: int, first: int, said: Sequence[Said]) -> Block | None:

@@ -17,6 +17,7 @@ from provstore.errors import InputError
 from provstore.graph.action_facts import KINDS, action_block
 from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
+from provstore.graph.recorded_ids import bundle_iri, key_iri, record_iri
 from provstore.graph.said import integer, string, tagged_integer
 from provstore.graph.signal_facts import signal_block
 from provstore.model import canonical, ids
@@ -32,21 +33,6 @@ MAX_MEMBERS = 2_000_000
 _COMMON = frozenset(("at", "attempt", "kind", "n", "rank", "run", "schema"))
 _TEXTS = {"mode": "policy_mode", "reason": "policy_reason"}
 _NO_RECORD: dict[str, Any] = {}
-
-
-def record_iri(run: str, attempt: int, index: int) -> str:
-    """Return the id of the record at an index of the run tree."""
-    return f"{ids.attempt_iri(run, attempt)}/record/{index}"
-
-
-def bundle_iri(run: str, attempt: int, epoch: int) -> str:
-    """Return the id of the bundle of an evidence epoch."""
-    return f"{ids.attempt_iri(run, attempt)}/epoch/{epoch}"
-
-
-def key_iri(keyid: str) -> str:
-    """Return the id of a signing key, which stands outside every run."""
-    return f"{ids.BASE}key/{ids.component(keyid)}"
 
 
 def record_block(

@@ -5,9 +5,10 @@ What the file claims of its mode stands beside what is true of it: no content ca
 
 from __future__ import annotations
 
-from provstore.graph.action_facts import RUN_LABELS, training_run_iri
+from provstore.graph.action_facts import RUN_LABELS
 from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
+from provstore.graph.recorded_ids import training_run_iri
 from provstore.model import ids
 from provstore.model.block import Block, Column, Nodes, Relations
 from provstore.model.legacy import DIGEST_KIND, LegacyAction, LegacyEpoch

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provstore.errors import InputError
-from provstore.graph.action_facts import ESCALATION_LABELS, RUN_LABELS, escalation_iri, training_run_iri
+from provstore.graph.action_facts import ESCALATION_LABELS, RUN_LABELS
 from provstore.graph.columns import without_empty
 from provstore.graph.dump_facts import run_nodes
+from provstore.graph.recorded_ids import escalation_iri, training_run_iri
 from provstore.graph.said import integer, objects, string, tagged_integer
 from provstore.model import canonical, ids
 from provstore.model.block import Block, Column, Nodes, Relations, Value

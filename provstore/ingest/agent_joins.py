@@ -15,7 +15,7 @@ from provstore.evidence.aep.gathering import Gathered
 from provstore.evidence.aep.schema import RECORD
 from provstore.evidence.aep.text import JsonText
 from provstore.graph import agent_facts
-from provstore.graph.action_facts import training_run_iri
+from provstore.graph.recorded_ids import training_run_iri
 from provstore.ingest.own_records import OwnRecords
 from provstore.ingest.recording import stored_bundles
 from provstore.journal import BundleFrame, Journal, Origin, RecordFrame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from provstore.errors import InputError, StoreError
-from provstore.journal import frames, segments, writer
+from provstore.journal import frames, places, writer
 from provstore.journal.disk import Disk
-from provstore.journal.scan import marker_id
-from provstore.journal.segments import Entry
 from provstore.model import canonical
-from provstore.model.canonical import Json
 
 if TYPE_CHECKING:
     from provstore.journal.journal import Journal
@@ -63,7 +60,7 @@ def keep(journal: Journal, scope: Scope, content: Mapping[str, object]) -> bool:
     """
     directory, path, disk = journal.directory, _path(journal.directory, scope), Disk()
     try:
-        if journal.end is None or (place := _place(directory, journal.end)) is None:
+        if journal.end is None or (place := places.of(directory, journal.end)) is None:
             return False
         is_signed = journal.evidence_size(*scope).bundles > 0
         head = {"attempt": scope[1], "place": place, "run": scope[0], "schema": _SCHEMA, "signed": is_signed}
@@ -114,15 +111,6 @@ def current(directory: Path, scope: Scope, marks: Sequence[bytes]) -> Derived | 
     return Derived(found[1], tuple(_scopes(found[0], newer)), is_signed)
 
 
-def has_grown(journal: Journal) -> bool:
-    """Return whether the files hold anything that this journal, opened for reading, does not know of."""
-    try:
-        place = None if journal.end is None else _place(journal.directory, journal.end)
-        return place is None or any(True for _ in _behind(segments.listing(journal.directory), place))
-    except (OSError, StoreError, InputError, LookupError):
-        return True
-
-
 def _path(directory: Path, scope: Scope) -> Path:
     name = hashlib.sha256(f"{scope[0]}\0{scope[1]}".encode()).hexdigest()[:32]
     return directory / FOLDER / f"{name}.json"
@@ -155,39 +143,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return None
 
 
-def _place(directory: Path, last: Entry) -> dict[str, Json] | None:
-    """Return what tells that a journal goes on behind a frame: the sizes before it, where it ends, its checksum."""
-    files = segments.listing(directory)
-    if last.segment not in files:
-        return None
-    sizes: dict[str, Json] = {str(n): path.stat().st_size for n, path in files.items() if n < last.segment}
-    end = last.offset + last.size_bytes + frames.OVERHEAD_BYTES
-    check = _check(files[last.segment], end)
-    store = marker_id(directory)
-    if check is None or store is None:
-        return None
-    return {"before": sizes, "check": check, "end": end, "jseq": last.jseq, "segment": last.segment, "store": store}
-
-
-def _check(path: Path, end: int) -> str | None:
-    with path.open("rb") as file:
-        file.seek(end - 4)
-        found = file.read(4)
-    return found.hex() if len(found) == 4 else None
-
-
 def _newer(directory: Path, place: Mapping[str, Any], marks: Sequence[bytes] = ()) -> _Newer | None:
     """Return whose frames follow; ``None`` when the journal is another one, was cut, or is damaged there."""
     try:
-        files = segments.listing(directory)
-        number, end = place["segment"], place["end"]
-        sizes = {str(n): path.stat().st_size for n, path in files.items() if n < number}
-        if marker_id(directory) != place["store"] or sizes != place["before"] or number not in files:
-            return None
-        if _check(files[number], end) != place["check"]:
-            return None
         newer = _Newer()
-        for kind, payload in _behind(files, place):
+        for kind, payload in places.behind(directory, place):
             if kind in frames.FACTS or kind in frames.EVIDENCE:
                 said: Any = canonical.parse(payload.partition(b"\n")[0], max_bytes=frames.MAX_PAYLOAD_BYTES)
                 matters = kind == frames.RECORDS and any(mark in payload for mark in marks)
@@ -196,22 +156,3 @@ def _newer(directory: Path, place: Mapping[str, Any], marks: Sequence[bytes] = (
     except (OSError, StoreError, InputError, LookupError, TypeError):
         return None
     return newer
-
-
-def _behind(files: Mapping[int, Path], place: Mapping[str, Any]) -> Iterator[tuple[int, bytes]]:
-    """Yield type and payload of the frames behind a place.
-
-    Raises:
-        InputError: Bytes there are no frames; those of one that is being written, at the very end, are passed over.
-    """
-    known = place["jseq"]
-    for number in (one for one in files if one >= place["segment"]):
-        offset = place["end"] if number == place["segment"] else len(frames.MAGIC)
-        with files[number].open("rb") as file:
-            size = file.seek(0, 2)
-            for item in frames.read(file, offset, size, frames.seed(place["store"], number), known):
-                if isinstance(item, frames.Frame):
-                    known = max(known, item.jseq)
-                    yield item.type, item.payload
-                elif number < max(files) or not item.is_tail:
-                    raise InputError(f"bytes {item.offset} to {item.end} are no frame")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from provstore.cypher import query
-from provstore.journal import Journal
 from provstore.queries.rows import integer, text, texts
 from provstore.stores import GraphStore
+
+if TYPE_CHECKING:
+    from provstore.journal import Journal
+    from provstore.journal.ending import Ending
 
 
 def node_counts(store: GraphStore) -> dict[str, int]:
@@ -18,7 +22,7 @@ def node_counts(store: GraphStore) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def applied(store: GraphStore, journal: Journal) -> int:
+def applied(store: GraphStore, journal: Journal | Ending) -> int:
     """Return the position up to which a graph holds a journal's facts; 0 for none."""
     rows = store.run(query("read/store/applied"))
     return next((integer(row, "jseq") for row in rows if row["journal"] == journal.journal_id), 0)
@@ -51,6 +55,6 @@ def lost(store: GraphStore, journal: Journal) -> str | None:
     return f"the graph holds batches {first} to {last}, which the journal acknowledged and no longer has"
 
 
-def behind(store: GraphStore, journal: Journal) -> int:
+def behind(store: GraphStore, journal: Journal | Ending) -> int:
     """Return how many positions of the journal the graph lacks."""
     return max(0, journal.position - applied(store, journal))

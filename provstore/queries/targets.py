@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from provstore.cypher import query
 from provstore.errors import InputError
-from provstore.graph.action_facts import checkpoint_iri
-from provstore.graph.evidence_facts import bundle_iri
+from provstore.graph.recorded_ids import bundle_iri, checkpoint_iri
 from provstore.model import ids
 from provstore.model.ids import rank_set
 from provstore.queries import tensor_states

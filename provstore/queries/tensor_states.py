@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from provstore.cypher import query
-from provstore.graph.action_facts import tensor_iri
+from provstore.graph.recorded_ids import tensor_iri
 from provstore.model import ids
 from provstore.queries.rows import Row, optional_integer, text
 from provstore.stores import GraphStore

@@ -12,7 +12,7 @@ import pytest
 import provstore
 from provstore import cypher
 from provstore.api.recording import record
-from provstore.graph.action_facts import checkpoint_iri
+from provstore.graph.recorded_ids import checkpoint_iri
 from provstore.stores.dump import canonical_dump
 from tests.agent_records import Emitter, action, lines, linked
 

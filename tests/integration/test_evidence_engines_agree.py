@@ -79,7 +79,7 @@ def test_both_engines_hold_equal_facts_of_a_signed_journal(pair: Pair) -> None:
 
 
 def test_the_evidence_read_from_either_graph_is_that_of_the_journal_byte_for_byte(pair: Pair) -> None:
-    journal = pair.stores["embedded"]._journal.evidence("job", 0)
+    journal = pair.stores["embedded"].opened.journal.evidence("job", 0)
     lines = [record.line for record in journal.records()]
     signed = [(bundle.envelope, bundle.checkpoint) for bundle in journal.bundles()]
     for store in pair.stores.values():
@@ -96,7 +96,7 @@ def test_the_evidence_read_from_either_graph_is_that_of_the_journal_byte_for_byt
 def test_an_untouched_graph_is_what_its_journal_and_its_own_bytes_give(engine: str, pair: Pair) -> None:
     store = pair.stores[engine]
 
-    assert against_journal(store._graph, store._journal) == []
+    assert against_journal(store._graph, store.opened.journal) == []
     assert against_own_bytes(store._graph, "job") == []
 
 
@@ -182,7 +182,7 @@ def test_neo4j_walks_to_signers_from_a_unique_index_and_prunes(pair: Pair, neo4j
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_edited_fact_is_attributed_to_record_epoch_and_key_on_either_engine(engine: str, pair: Pair) -> None:
     store = pair.stores[engine]
-    graph, journal = store._graph, store._journal
+    graph, journal = store._graph, store.opened.journal
     call = store.query("dumps/calls").rows[-1]
     record = store.query("evidence/covered_by", iri=call["iri"]).rows[0]
     if engine == "embedded":

@@ -102,11 +102,11 @@ def sealed(store: provstore.Store, run: str, items: list[Observation]) -> Trust:
 
 def require_clean(store: provstore.Store, run: str, trust: Trust, *notes: str) -> None:
     """Both places verify, and the graph is what the journal and its own bytes give."""
-    for log in (store._journal.evidence(run, 0), stored_evidence(store._graph, run, 0)):
+    for log in (store.opened.journal.evidence(run, 0), stored_evidence(store._graph, run, 0)):
         codes = {finding.code for finding in verify(log, trust).findings}
         assert codes == {"unanchored", "not-closed", *notes}
     assert against_own_bytes(store._graph, run) == []
-    assert against_journal(store._graph, store._journal) == []
+    assert against_journal(store._graph, store.opened.journal) == []
 
 
 def stated(store: provstore.Store, run: str) -> list[dict[str, object]]:
@@ -196,4 +196,4 @@ def test_hostile_names_of_runs_are_stored_as_data_each_apart(store: provstore.St
         assert (bundle["first"], bundle["size"], bundle["records"]) == (0, 1, 1)
         codes = {finding.code for finding in verify(stored_evidence(store._graph, run, 0), trust).findings}
         assert codes == {"unanchored", "not-closed"}
-    assert against_journal(store._graph, store._journal) == []
+    assert against_journal(store._graph, store.opened.journal) == []

@@ -294,9 +294,9 @@ def test_an_open_store_with_a_signer_signs_in_the_background_and_the_rest_on_clo
             said = [Observation("loss", {"value": at}, rank=at % 4) for at in range(start, start + 50)]
             store.record(said, run="job")
         deadline = time.monotonic() + 20
-        while store._journal.evidence_size("job", 0).bundles < 5 and time.monotonic() < deadline:
+        while store.opened.journal.evidence_size("job", 0).bundles < 5 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert store._journal.evidence_size("job", 0).bundles >= 5
+        assert store.opened.journal.evidence_size("job", 0).bundles >= 5
         store.record([Observation("last", {}, rank=0)], run="job")
     with provstore.open(uri, read_only=True) as store:
         (answer,) = store.verify(belief=belief())

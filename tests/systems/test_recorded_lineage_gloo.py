@@ -91,7 +91,7 @@ def test_both_together_are_what_the_dumps_are_in_either_order(
         found, expected = (lineage_facts(one._graph, BASE) for one in (store, of_dumps))
         assert (found.labels, found.relations) == (expected.labels, expected.relations)
         assert without(found, FROM_A_RECORDING) == expected.properties
-        assert check(store._graph, store._journal, open_graph("memory:", writable=True)).differences == ()
+        assert check(store._graph, store.opened.journal, open_graph("memory:", writable=True)).differences == ()
 
 
 def test_a_gradient_that_is_not_finite_leads_from_its_parameter_to_its_call_and_its_rank(recorded: Store) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from provstore.analysis.evidence.facts import Difference, Fact, Identity
 from provstore.errors import InputError, TrustError
 from provstore.evidence import dsse, statement
-from provstore.graph.evidence_facts import record_iri
+from provstore.graph.recorded_ids import record_iri
 from provstore.model import canonical, ids
 from provstore.model.block import Block
 from provstore.model.evidence import INGEST, EvidenceLog

@@ -7,15 +7,8 @@ from typing import Protocol
 
 from provstore.analysis.evidence.facts import Difference, Fact, multiset_differences, node
 from provstore.graph.action_facts import own_keys
-from provstore.graph.evidence_facts import (
-    BUNDLE_LABELS,
-    KEY_LABELS,
-    bundle_block,
-    members,
-    record_block,
-    record_iri,
-    told_blocks,
-)
+from provstore.graph.evidence_facts import BUNDLE_LABELS, KEY_LABELS, bundle_block, members, record_block, told_blocks
+from provstore.graph.recorded_ids import record_iri
 from provstore.graph.signal_facts import own_signals
 from provstore.model.block import Block, Nodes, Relations, Statement
 from provstore.model.evidence import EvidenceLog, RecordAt

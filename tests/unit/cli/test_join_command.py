@@ -412,7 +412,7 @@ def test_no_axis_is_summed_up_and_an_unknown_key_is_not_evaluated(family, store)
 
 
 def test_who_launched_the_run_of_a_checkpoint_is_one_question(family, command, home):
-    from provstore.graph.action_facts import checkpoint_iri
+    from provstore.graph.recorded_ids import checkpoint_iri
 
     record_with_checkpoint(command, home)
     assert command("ingest", *family.files("agent.jsonl")).code == 0

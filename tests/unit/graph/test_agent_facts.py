@@ -160,16 +160,16 @@ def test_a_line_that_is_no_record_is_set_aside_and_its_bytes_stay(store, ingest)
     told = ingest(data)
     assert (told.records, told.set_aside) == (2, 1)
     assert "comes twice" in told.warnings[0]
-    assert store._journal.source(sha256(data)) == data
+    assert store.opened.journal.source(sha256(data)) == data
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1, 2]", b'{"schema_version": "aep-bundle/v9"', b"\x00\x01"])
 def test_a_file_that_nobody_can_read_is_refused_and_changes_nothing(store, ingest, data):
     ingest(chain())
-    before = graph(store), store._journal.position
+    before = graph(store), store.opened.journal.position
     told = ingest(data, "bad.json", source="aep")
     assert (told.status, bool(told.reason)) == ("refused", True)
-    assert (graph(store), store._journal.position) == before
+    assert (graph(store), store.opened.journal.position) == before
 
 
 def test_what_is_no_agent_evidence_is_not_taken_for_it(store, tmp_path):
@@ -184,7 +184,7 @@ def test_a_record_that_only_names_provstore_as_its_maker_is_kept_as_anothers(sto
     told = ingest([own])
     assert told.status == "new"
     assert "does not hold what they say" in told.warnings[0]
-    assert store._journal.source(sha256(lines([own]))) == lines([own])
+    assert store.opened.journal.source(sha256(lines([own]))) == lines([own])
 
 
 def test_evidence_of_another_kind_is_kept_and_stands_beside_its_run(store, ingest):
@@ -194,13 +194,13 @@ def test_evidence_of_another_kind_is_kept_and_stands_beside_its_run(store, inges
     (shown,) = nodes(store, "AgentRecord").values()
     assert (shown["kind"], shown["agent_run"]) == ("replay-evidence", "agent-run-7")
     assert {target for _, target in related(store, "WAS_GENERATED_BY")} == {run_iri("agent-run-7")}
-    assert store._journal.source(sha256(data)) == data
+    assert store.opened.journal.source(sha256(data)) == data
 
 
 def test_bytes_are_kept_even_when_sources_are_not(store, ingest):
     told = ingest(chain(), keep_source=False)
     assert any("kept all the same" in text for text in told.warnings)
-    assert store._journal.source(sha256(lines(chain()))) == lines(chain())
+    assert store.opened.journal.source(sha256(lines(chain()))) == lines(chain())
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_odd_values_are_taken_in_and_the_bytes_come_back(store, ingest, text):
     base = json.dumps(record(), ensure_ascii=False)
     data = f"{base[:-1]} ,  {text} }}".encode() + b"\n"
     assert ingest(data).records == 1
-    assert store._journal.source(sha256(data)) == data
+    assert store.opened.journal.source(sha256(data)) == data
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import orjson
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from provstore.graph.evidence_facts import bundle_block, bundle_iri, key_iri, record_block, record_blocks, record_iri
+from provstore.graph.evidence_facts import bundle_block, record_block, record_blocks
+from provstore.graph.recorded_ids import bundle_iri, key_iri, record_iri
 from provstore.stores import facts
 
 VALUES = [{"n": "value", "t": "f", "v": "f64:0x1.0000000000000p-1"}]

@@ -64,7 +64,7 @@ def test_json_and_cbor_of_the_same_data_are_the_same_actions(write, tmp_path):
         for path in files:
             assert [file.status for file in store.ingest(path).files] == ["new"]
         assert len(rows(store)) == 2
-        kept = [store._journal.source(hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+        kept = [store.opened.journal.source(hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
     assert kept == [path.read_bytes() for path in files]
 
 
@@ -133,10 +133,10 @@ def test_a_file_that_cannot_be_used_says_which_member_and_changes_nothing(write,
         train_aep.read(path)
     with provstore.open("memory:") as store:
         store.ingest(write(bundle(), "sound.json"))
-        before = list(canonical_dump(store._graph)), store._journal.position
+        before = list(canonical_dump(store._graph)), store.opened.journal.position
         (refused,) = store.ingest(path, source="train-aep").files
         assert refused.status == "refused"
-        assert (list(canonical_dump(store._graph)), store._journal.position) == before
+        assert (list(canonical_dump(store._graph)), store.opened.journal.position) == before
 
 
 def test_a_cut_off_cbor_file_says_so(write):
