@@ -25,6 +25,7 @@ PROPERTIES: Mapping[str, tuple[str, str]] = {
     "parts": ("int64", "entries folded into the call, when more than one"),
     "peer": ("int64", "global rank of the other end of a send or receive"),
     "signature": ("string", "key of the :Signature node: what was asked for"),
+    "captured": ("string", "key of the :Signature node of what a live recording says of a call; signature is a dump's"),
     "stack": ("string", "key of the :Stack node: where it was asked"),
     "created_ns": ("int64", "host wall clock when the call was enqueued, nanoseconds since 1970"),
     "started_ns": ("int64", "when the start was noticed"),
@@ -162,7 +163,6 @@ EVIDENCE_PROPERTIES: Mapping[str, tuple[str, str]] = {
     "stated_digest": ("string", "digest that a record states of what it refers to"),
     "training_run": ("string", "training run that somebody joined with an agent's run"),
     "accepted_by": ("string", "user and host that accepted a weak join"),
-    "captured": ("string", "key of the :Signature node of what a live recording says of a call; signature is a dump's"),
     "ordinal": ("int64", "which of the actions with one id in one imported file, from 0"),
 }
 """The same for nodes that mostly are projected from record lines, not from facts files; in a facts file these stand
