@@ -63,8 +63,9 @@ def record(
 
     Each call becomes an action and a part of the lineage, so that trace leads from tensor to tensor. Only the journal
     is written; the next command that reads shows it in the graph. What was recorded before is not recorded again. Exit
-    code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed
-    run; 3 lines were left out, or differ from what was recorded; 6 safe mode is on; 7 journal unavailable.
+    code: 0 recorded, or it was before; 2 nothing usable, a file that cannot be used, or a closed run; 3 lines were left
+    out, or differ from what was recorded; 4 something is of a version that is not known here; 6 safe mode is on;
+    7 journal unavailable.
     """
     from provstore.api.control import require_allowed
     from provstore.api.recording import record as record_paths
@@ -92,6 +93,8 @@ def record(
             screen.remark(remark)
     is_partial = bool(report.problems or report.left_out)
     code = errors.EXIT_USAGE if report.refused else errors.EXIT_UNDECIDED if is_partial else errors.EXIT_OK
+    if not report.is_understood:
+        code = errors.EXIT_NOT_UNDERSTOOD
 
     def draw(console: Console) -> None:
         print_lines(console, record_lines(report, console.width, quiet=settings.quiet))

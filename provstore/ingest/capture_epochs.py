@@ -17,10 +17,11 @@ from provstore.ingest.capture_lineage import Line, RankLineage
 from provstore.ingest.capture_lines import Values
 from provstore.ingest.capture_tables import Snapshots, Tables
 from provstore.ingest.record_epochs import EpochWriter
+from provstore.model import versions
 from provstore.model.action import Action, TraceContext
 from provstore.model.evidence import MODES
 from provstore.model.recording import CAPTURE_FAULT, NO_TENSOR_ACCESS, RecordingPolicy
-from provstore.sources.capture_directory import Capture, CapturedRank
+from provstore.sources.capture_directory import SCHEMA, Capture, CapturedRank
 
 _TABLES = {
     "step": epoch_bundles.STEPS,
@@ -137,6 +138,7 @@ class CapturedEpoch:
                     is_new = reader.take(said) or is_new
                 except InputError as error:
                     problems.add(f"{place}: {said.get('t')!a}: {error}")
+                    problems.judge(error)
         is_new = reader.finish() or is_new
         self.lineage[captured.rank].write(reader.lines(), spans)
         self.unreadable += problems.count - unreadable
@@ -216,8 +218,8 @@ class _RankReader:
             self._fault(said)
         elif kind == "epoch-end":
             self._end(said)
-        elif kind not in _PASSED_OVER:
-            raise InputError("is no known kind of line")
+        else:
+            _pass_over(said)
         return False
 
     def _call(self, said: dict[str, Any]) -> bool:
@@ -327,6 +329,14 @@ class _RankReader:
         if (reason := capture_lines.text_or_none(said, "reason")) is not None:
             epoch.reasons[self._rank] = reason
         epoch.ended_ns = max(epoch.ended_ns or 0, at_ns)
+
+
+def _pass_over(said: Mapping[str, Any]) -> None:
+    if said.get("t") == "header":
+        # Of a later process in the same file: what follows it is in the format that it names.
+        versions.is_known(said.get("schema"), SCHEMA)
+    elif said.get("t") not in _PASSED_OVER:
+        raise InputError("is no known kind of line")
 
 
 def content_mode(action: Values, said: Mapping[str, Any], proven: set[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from provstore.errors import ConfigError, InputError
+from provstore.errors import ConfigError, InputError, NotUnderstoodError
 from provstore.evidence import dsse, statement
 from provstore.evidence.bundles import Ledger
 from provstore.evidence.epoch_bundles import EpochFacts
@@ -80,6 +80,7 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
 
     Raises:
         InputError: Nothing there can be used, or something new is given of a run that is closed.
+        NotUnderstoodError: Nothing there can be used, and something is of a version that is not known here.
         ConfigError: A name is missing that the input does not give.
         StoreError: Something could not be made durable.
         TrustError: What is signed already does not hold: nothing is signed on top of it.
@@ -99,15 +100,23 @@ def record(request: RecordRequest, journal: Journal, seal: SealRequest | None = 
                 # What is refused as a whole is not told as known in parts.
                 going.epochs = [one for one in going.epochs if (one.run, one.attempt) != error.scope]
             going.refused.append(str(error))
+            going.is_understood = going.is_understood and not isinstance(error, NotUnderstoodError)
     if going.places.dumps:
         going.dumps(going.places.dumps)
     going.finish()
     if not going.epochs:
         reasons = [*going.refused, *going.problems][:3]
-        raise InputError("\n".join(reasons) or "record: nothing there can be used")
+        kind = InputError if going.is_understood else NotUnderstoodError
+        raise kind("\n".join(reasons) or "record: nothing there can be used")
     told = (tuple(going.refused), tuple(going.problems), tuple(going.notes))
     return RecordReport(
-        tuple(going.epochs), *told, journal.position, tuple(going.signals), going.calls, tuple(going.faults)
+        tuple(going.epochs),
+        *told,
+        journal.position,
+        tuple(going.signals),
+        going.calls,
+        tuple(going.faults),
+        going.is_understood,
     )
 
 
@@ -125,6 +134,7 @@ class _Going:
     calls: int = 0
     """Of which the lineage was put into the journal."""
     faults: list[FaultReport] = field(default_factory=list)
+    is_understood: bool = True
     _outputs: dict[Scope, Output] = field(default_factory=dict)
     _chains: dict[str, RunChain] = field(default_factory=dict)
     _ledgers: dict[Scope, Ledger] = field(default_factory=dict)
@@ -175,6 +185,7 @@ class _Going:
         where = f"{found.directory}: " if self.places.are_several else ""
         taken = record_signals.take_in(found.directory, begun, self._output)
         self.signals += taken.reports
+        self.is_understood = self.is_understood and found.problems.is_understood and taken.is_understood
         self.problems += [where + text for text in (*found.problems.listed(), *taken.problems)]
         self.refused += [where + text for text in (*found.problems.refused, *taken.refused)]
         self.notes += [where + text for text in (*found.problems.torn, *taken.notes)]
@@ -208,6 +219,7 @@ class _Going:
 
     def _of_dumps(self, scope: Scope, given: Given, epoch: int) -> None:
         self.refused += [f"{one.file}: {one.reason}" for one in given.refusals]
+        self.is_understood = self.is_understood and all(one.is_understood for one in given.refusals)
         fresh, refused = consistent(given.dumps)
         self.refused += [f"{one.file}: {one.reason}" for one, _ in refused]
         dumps = sorted(merge(fresh).dumps, key=lambda dump: (dump.rank, dump.backend))

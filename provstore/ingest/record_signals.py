@@ -37,6 +37,8 @@ class Taken:
     problems: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    is_understood: bool = True
+    """False where a line is of a version that is not known here."""
 
 
 def take_in(directory: Path, started: Mapping[Scope, int], output_of: Callable[[Scope], Output]) -> Taken:
@@ -74,6 +76,7 @@ def take_in(directory: Path, started: Mapping[Scope, int], output_of: Callable[[
     for scope, signals in by_scope.items():
         taken.reports.append(_record(output_of(scope), scope, signals, found, known))
     taken.problems += found.listed()
+    taken.is_understood = found.is_understood
     taken.notes += [found.torn] if found.torn is not None else []
     return taken
 

@@ -229,6 +229,8 @@ class Refusal:
     path: str = ""
     skipped: bool = False
     """True for a stray file that was never meant as a dump; it takes no part in the diagnosis."""
+    is_understood: bool = True
+    """False where it is of a version that is not known here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,8 @@ class RecordReport:
     """Calls of which the lineage was written now."""
     faults: tuple[FaultReport, ...] = ()
     """Most frequent first."""
+    is_understood: bool = True
+    """False where something that was refused, or left out, is of a version that is not known here."""
 
     @property
     def left_out(self) -> int:

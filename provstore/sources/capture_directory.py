@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from provstore.errors import InputError
+from provstore.errors import InputError, NotUnderstoodError
+from provstore.model import versions
 from provstore.model.canonical import without_repetition
 
 SCHEMA = "provstore-capture/1"
@@ -71,12 +72,18 @@ class Problems:
     """Files of which nothing can be used."""
     torn: list[str] = field(default_factory=list)
     """Last lines that a process did not finish: it may be writing still."""
+    is_understood: bool = True
+    """False where a file or a line is of a version that is not known here."""
 
     def add(self, text: str) -> None:
         """Take note of one."""
         self.count += 1
         if len(self.texts) < MAX_PROBLEMS:
             self.texts.append(text)
+
+    def judge(self, error: Exception) -> None:
+        """Take note of what a file or a line failed with."""
+        self.is_understood = self.is_understood and not isinstance(error, NotUnderstoodError)
 
     def listed(self) -> list[str]:
         """Return them, and how many more there were."""
@@ -143,6 +150,7 @@ def read_capture(path: Path) -> Capture:
 
     Raises:
         InputError: No file there can be used.
+        NotUnderstoodError: Nor can one, and one is of a version that is not known here.
     """
     directory = path if path.is_dir() else path.parent
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else [path.name]
@@ -155,9 +163,11 @@ def read_capture(path: Path) -> Capture:
         except (InputError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             problems.refused.append(f"{name}: {reason}")
+            problems.judge(error)
     if not attempts:
         said = "; ".join(problems.refused[:3])
-        raise InputError(f"{directory}: capture: no file can be used" + (f": {said}" if said else ""))
+        kind = InputError if problems.is_understood else NotUnderstoodError
+        raise kind(f"{directory}: capture: no file can be used" + (f": {said}" if said else ""))
     return Capture(directory, attempts, problems)
 
 
@@ -207,11 +217,8 @@ def _header(line: bytes, rank: int) -> dict[str, Any]:
     if not line:
         raise InputError("is empty, or has no whole line")
     said = parse(line)
-    schema = said.get("schema")
-    if said.get("t") != "header" or not isinstance(schema, str):
+    if said.get("t") != "header" or not versions.is_known(said.get("schema"), SCHEMA):
         raise InputError(f"does not begin with a header of {SCHEMA}")
-    if schema != SCHEMA:
-        raise InputError(f"schema: {schema[:40]!a} is not known; known is {SCHEMA}")
     if said.get("rank") != rank or isinstance(said.get("rank"), bool):
         raise InputError("its header names another rank than its name")
     attempt = said.get("attempt", 0)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import orjson
 
-from provstore.errors import InputError
+from provstore.errors import InputError, NotUnderstoodError
+from provstore.model import versions
 from provstore.model.dump import Refusal, TensorRecord
 from provstore.sources.flight_recorder.options import MIB
 
@@ -24,7 +25,7 @@ def read_tensors(path: Path, file: str, rank: int) -> tuple[list[TensorRecord], 
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         return [], Refusal(file, f"not readable: {error.strerror or error}", path=str(path))
-    records, faults = [], []
+    records, faults, is_understood = [], [], True
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -32,10 +33,11 @@ def read_tensors(path: Path, file: str, rank: int) -> tuple[list[TensorRecord], 
             records.append(_record(line, rank))
         except InputError as error:
             faults.append(f"line {number}: {error}")
+            is_understood = is_understood and not isinstance(error, NotUnderstoodError)
     if not faults:
         return records, None
     reason = f"{faults[0]}; {len(faults)} lines set aside, {len(records)} used"
-    return records, Refusal(file, reason, size_bytes=size, path=str(path))
+    return records, Refusal(file, reason, size_bytes=size, path=str(path), is_understood=is_understood)
 
 
 def _record(line: bytes, rank: int) -> TensorRecord:
@@ -45,7 +47,7 @@ def _record(line: bytes, rank: int) -> TensorRecord:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise InputError(f"not JSON: {error}") from error
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+    if not isinstance(value, dict) or not versions.is_known(value.get("schema"), SCHEMA):
         raise InputError(f"not an object with the schema {SCHEMA}")
     counts = {name: value.get(name, 0) for name in ("seq", "nan_count", "inf_count")}
     if value.get("rank") != rank or type(value["rank"]) is not int:

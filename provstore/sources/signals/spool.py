@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provstore.errors import InputError
+from provstore.errors import InputError, NotUnderstoodError
+from provstore.model import versions
 from provstore.sources.capture_directory import MAX_PROBLEMS, parse
 
 NAME, SCHEMA = "watch.jsonl", "provstore-watch/1"
@@ -32,6 +33,8 @@ class Spool:
     """How many there are."""
     torn: str | None = None
     """A last line that its writer did not finish: it may be writing still."""
+    is_understood: bool = True
+    """False where a line is of a version that is not known here."""
 
     def lines(self) -> Iterator[tuple[dict[str, Any], bytes, int]]:
         """Yield what each whole line says, its bytes without the end, and its offset."""
@@ -45,6 +48,7 @@ class Spool:
             try:
                 yield _said(line), line, offset
             except InputError as error:
+                self.is_understood = self.is_understood and not isinstance(error, NotUnderstoodError)
                 self.add(offset, str(error))
 
     def add(self, offset: int, reason: str) -> None:
@@ -84,6 +88,6 @@ def _said(line: bytes) -> dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
         raise InputError(f"a line of {len(line)} bytes is longer than {MAX_LINE_BYTES}")
     said = parse(line)
-    if said.get("schema") != SCHEMA:
+    if not versions.is_known(said.get("schema"), SCHEMA):
         raise InputError(f"schema: is not {SCHEMA}")
     return said
