@@ -76,8 +76,8 @@ def watch(
 
     It runs beside the job and orders where something is wrong. Watched are errors of GPUs, metrics, dumps of hangs, and
     ranks that hold different bytes after a collective. Everything seen is kept in watch.jsonl of the capture directory.
-    Exit code with --once: 0 nothing new, 1 something was ordered, 3 a source gave no information, or there is none;
-    else it runs until it is interrupted (130). 2 usage, 6 safe mode.
+    Exit code with --once: 0 nothing new, 1 something was ordered, 3 a source gave no information, or there was nothing
+    to look at; else it runs until it is interrupted (130). 2 usage, 6 safe mode.
     """
     from provstore.api import control, watching
 
@@ -138,10 +138,13 @@ def _lines(found: Polled, width: int) -> Iterator[Line]:
         yield from (Line(part, "bold") for part in folded(text, width, "", "  "))
     for order in found.closed:
         yield from _said(f"over: {order.name}: {order.scope}", width)
-    if not found.looked_at:
+    for name, query in found.without_series.items():
+        text = f"nothing to look at: {name}: Prometheus has no series of {query or 'the query of its address'}"
+        yield from (Line(part, "yellow") for part in folded(text, width, "", "  "))
+    if not found.looked_at and not found.without_series:
         text = "no source to look at: the directory holds no rank's file, and no --kernel-log, --dcgm, … was given"
         yield from (Line(part, "yellow") for part in folded(text, width, "", "  "))
-    elif found.is_quiet:
+    elif found.looked_at and found.is_quiet:
         yield from _said(f"nothing new: looked at {', '.join(found.looked_at)}", width)
 
 

@@ -36,6 +36,7 @@ from provstore.sources.signals.http_client import FetchError, fetched
 from provstore.sources.signals.kernel_log import KernelLog, boot_moment_ns
 
 STATE = "watch-state.json"
+PROMETHEUS = "Prometheus"
 JOURNALCTL, DMESG = "journalctl", "dmesg"
 HOLD_STEPS = 50
 """How long an error that an application can cause is followed; one of the hardware until the end of the attempt."""
@@ -64,13 +65,17 @@ class Sources:
     replicas: bool = True
     """Compare the ranks' digests as they are written."""
 
+    def query_text(self, limit: prometheus.Limit) -> str:
+        """Return what Prometheus is asked for a limit."""
+        return prometheus.query_text("" if self.metrics is None else self.metrics.url, limit)
+
     def looked_at(self, directory: Path) -> tuple[str, ...]:
         """Return the sources in words; the ranks' files among them where there are any."""
         told = {
             "kernel log": self.kernel_log,
             "DCGM": self.dcgm,
             "GCM": self.gcm,
-            "Prometheus": self.metrics,
+            PROMETHEUS: self.metrics,
             "dumps": self.dumps,
             "digests of the ranks": self.replicas and any(directory.glob("capture-rank*.jsonl")),
         }
@@ -89,7 +94,9 @@ class Polled:
     closed: list[Order] = field(default_factory=list)
     problems: list[SignalProblem] = field(default_factory=list)
     looked_at: tuple[str, ...] = ()
-    """Which sources there were to look at, in words."""
+    """Which sources there were to look at, in words; no Prometheus that has no series of any query."""
+    without_series: dict[str, str] = field(default_factory=dict)
+    """Name → query of those to Prometheus that should have a series and had none: nothing was seen there."""
 
     @property
     def is_quiet(self) -> bool:
@@ -141,7 +148,12 @@ class Watch:
         self._gcm = Gcm(self._devices, host=self._host, state=state.get("gcm"))
         metrics = state.get("metrics", {})
         self._metrics = [
-            (limit, prometheus.Prometheus(limit, self._devices, state=metrics.get(limit.name)))
+            (
+                limit,
+                prometheus.Prometheus(
+                    limit, self._devices, query=sources.query_text(limit), state=metrics.get(limit.name)
+                ),
+            )
             for limit in sources.limits
         ]
         self._replicas = Replicas(directory, state.get("replicas"))
@@ -191,8 +203,12 @@ class Watch:
                 found = reading.poll(prometheus.asked(self._sources.metrics, limit), at)
                 polled.signals += found.signals
                 polled.problems += found.problems
+                if found.is_without_series:
+                    polled.without_series[limit.name] = self._sources.query_text(limit)
                 for scope in found.cleared:
                     polled.closed += orders.close(self._directory, scope, "prometheus")
+            if polled.without_series.keys() >= {limit.name for limit in self._sources.limits}:
+                polled.looked_at = tuple(one for one in polled.looked_at if one != PROMETHEUS)
         if self._sources.replicas:
             polled.disagreements += self._replicas.poll()
         self._look_dumps(polled, notes)

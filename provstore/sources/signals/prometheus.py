@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 import orjson
 
@@ -15,6 +15,7 @@ from provstore.model.recording import ExternalSignal, SignalProblem
 from provstore.sources.signals.devices import Devices, gpu_uuid, pci_address, scopes
 from provstore.sources.signals.exposition import Sample, number_of
 from provstore.sources.signals.http_client import FetchError, Token, checked_url, fetched
+from provstore.sources.signals.promql import may_be_empty
 
 SOURCE = "prometheus"
 URL, POLL_INTERVAL, TIMEOUT, TOKEN = (
@@ -97,6 +98,8 @@ class Poll:
     cleared: tuple[str, ...] = ()
     """Scopes in which no series is beyond its clear threshold any more."""
     problems: tuple[SignalProblem, ...] = ()
+    is_without_series: bool = False
+    """Whether the query should have a series and had none: then nothing was seen."""
 
 
 def settings(environment: Mapping[str, str]) -> Settings | None:
@@ -124,6 +127,11 @@ def address(url: str, query: str | None) -> str:
     parts = urlsplit(url)
     said = f"query={quote(query, safe='')}"
     return urlunsplit(parts._replace(query=f"{parts.query}&{said}" if parts.query else said))
+
+
+def query_text(url: str, limit: Limit) -> str:
+    """Return the query of a limit, which the address may hold."""
+    return limit.query or (parse_qs(urlsplit(url).query).get("query") or [""])[0]
 
 
 def answer(data: bytes) -> Answer:
@@ -158,6 +166,7 @@ class Prometheus:
 
     Args:
         limit: The query and its thresholds.
+        query: Its text, where the address holds it.
         devices: The GPUs of the run's ranks, to which labels lead.
         rank_labels: Labels that hold a rank of the run.
         host_labels: Labels that hold a host of the run.
@@ -169,11 +178,13 @@ class Prometheus:
         limit: Limit,
         devices: Devices | None = None,
         *,
+        query: str | None = None,
         rank_labels: tuple[str, ...] = RANK_LABELS,
         host_labels: tuple[str, ...] = HOST_LABELS,
         state: Mapping[str, Any] | None = None,
     ) -> None:
         self._limit, self._devices = limit, devices or Devices()
+        self._may_be_empty = may_be_empty(query or limit.query or "")
         self._rank_labels, self._host_labels = rank_labels, host_labels
         said = state or {}
         self._beyond: dict[str, list[str]] = {key: [*at] for key, at in said.get("beyond", {}).items()}
@@ -208,11 +219,11 @@ class Prometheus:
                     signals.append(signal)
             elif self._limit.is_clear(sample.value):
                 self._beyond.pop(key, None)
-        is_empty = not said.samples and not said.non_finite and not said.odd
+        is_empty = not (said.samples or said.non_finite or said.odd or self._may_be_empty)
         self._empty = self._empty + 1 if is_empty else 0
         self._forget(seen)
         cleared = tuple(sorted(before - self._scopes()))
-        return Poll(tuple(signals), cleared, tuple(self._problems(said)))
+        return Poll(tuple(signals), cleared, tuple(self._problems(said)), is_empty)
 
     def _forget(self, seen: set[str]) -> None:
         """Let go of series that have not been there for some polls."""

@@ -263,3 +263,54 @@ def test_without_any_source_a_look_is_no_answer(command, home, tmp_path):
     assert answer.code == 3
     assert "no source to look at" in answer.out
     assert "nothing new" not in answer.out
+
+
+EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+ONE = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1796098600,"1"]}]}}'
+
+
+@pytest.fixture
+def asking(command, home, tmp_path, monkeypatch):
+    """Look once at a Prometheus that gives one answer, and by default at nothing else."""
+    (tmp_path / "empty").mkdir()
+
+    def call(body, *arguments, directory=tmp_path / "empty", query=""):
+        with serving(body) as url:
+            monkeypatch.setenv("PROMETHEUS_QUERY_URL", url + query)
+            return command("watch", "--directory", directory, "--once", *arguments)
+
+    return call
+
+
+TEMPERATURE = ("--metric", "temp=DCGM_FI_DEV_GPU_TEMP", "--above", "temp=90")
+
+
+def test_a_query_without_series_is_nothing_to_look_at_and_is_named(asking):
+    answer = asking(EMPTY, *TEMPERATURE)
+    assert answer.code == 3
+    assert " ".join(answer.out.split()) == "nothing to look at: temp: Prometheus has no series of DCGM_FI_DEV_GPU_TEMP"
+
+
+def test_a_query_that_the_address_holds_is_named_too(asking):
+    answer = asking(EMPTY, "--above", "temp=90", query="?query=gpu%5Ftemp")
+    assert (answer.code, "no series of gpu_temp" in answer.out) == (3, True)
+
+
+def test_a_query_without_series_beside_another_source_is_told_and_does_not_count(asking, capture):
+    answer = asking(EMPTY, *TEMPERATURE, "--json", directory=capture)
+    said = json.loads(answer.out)
+    assert answer.code == 0
+    assert said["looked_at"] == ["digests of the ranks"]
+    assert said["without_series"] == {"temp": "DCGM_FI_DEV_GPU_TEMP"}
+    assert "nothing new: looked at digests of the ranks" in asking(EMPTY, *TEMPERATURE, directory=capture).out
+
+
+@pytest.mark.parametrize("query", ['ALERTS{alertstate="firing"}', "DCGM_FI_DEV_GPU_TEMP > 90"])
+def test_a_query_that_is_healthy_without_series_is_not_accused_in_any_poll(asking, query):
+    answers = [asking(EMPTY, "--metric", f"bad={query}", "--above", "bad=0") for _ in range(6)]
+    assert {(one.code, one.out) for one in answers} == {(0, "nothing new: looked at Prometheus\n")}
+
+
+def test_a_query_with_a_series_was_looked_at(asking):
+    answer = asking(ONE, *TEMPERATURE)
+    assert (answer.code, answer.out) == (0, "nothing new: looked at Prometheus\n")
