@@ -9,7 +9,7 @@ from pathlib import Path
 from provstore import config
 from provstore.api.believing import read_public_key
 from provstore.errors import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, ConfigError, InputError
-from provstore.evidence.aep import agent_keys, contract, judge
+from provstore.evidence.aep import agent_keys, contract, judge, key_maps
 from provstore.evidence.keys import fingerprint
 from provstore.evidence.trust import file as trust_files
 from provstore.evidence.trust.fields import moment, now
@@ -82,7 +82,8 @@ def verify_agent_files(
 
     Args:
         paths: Records, lists or lines of them, bundles, ledgers.
-        keys: ``ID=HEX`` or ``ID=FILE``: the public key that signatures name by that id.
+        keys: ``ID=HEX`` or ``ID=FILE``: the public key that signatures name by that id; or a file that holds a JSON
+            object of such ids to public keys.
         public_keys: Files of public keys that signatures name by their fingerprint, instead of a trust file.
         trust_file: Its keys of the role ``agent`` count by alias, those of the role ``run`` by fingerprint; your own
             trust file when not given, if there is one.
@@ -92,9 +93,9 @@ def verify_agent_files(
         check_legacy: Check signatures of retired schemes too; their status stays the same.
 
     Raises:
-        InputError: A file cannot be read, or holds no agent evidence.
+        InputError: A file cannot be read, or holds no agent evidence, or no keys.
         NotUnderstoodError: A file is larger than is looked at.
-        ConfigError: A key is not given as ``ID=HEX`` or ``ID=FILE``.
+        ConfigError: A key is given in none of these ways, or two keys for one id.
         TrustError: The trust file does not hold, or a key is not safe to trust.
     """
     when = now() if at is None else moment(at, "at")
@@ -116,8 +117,8 @@ def known_keys(keys: Sequence[str] = (), trust_file: str | Path | None = None) -
         trust_file: See :func:`verify_agent_files`.
 
     Raises:
-        InputError: There is no such trust file.
-        ConfigError: A key is not given as ``ID=HEX`` or ``ID=FILE``.
+        InputError: There is no such trust file, or a file of keys is none.
+        ConfigError: A key is given in none of these ways, or two keys for one id.
         TrustError: The trust file does not hold, or a key is not safe to trust.
     """
     given = _given(keys, ())
@@ -126,18 +127,29 @@ def known_keys(keys: Sequence[str] = (), trust_file: str | Path | None = None) -
 
 
 def _given(keys: Sequence[str], public_keys: Sequence[str | Path]) -> dict[str, bytes]:
-    found = {}
+    found: dict[str, bytes] = {}
     for path in public_keys:
         public = read_public_key(Path(path))
         found[fingerprint(public)] = public
     for text in keys:
-        name, mark, key = text.partition("=")
-        if not mark or not name or not key:
-            raise ConfigError(f"{text[:60]!a}: --agent-key: need ID=HEX or ID=FILE")
-        path = Path(key)
-        is_file = path.is_file()
-        found[name] = read_public_key(path) if is_file else agent_keys.parse_public(key, f"--agent-key {name}")
+        for name, public in _named(text).items():
+            if found.setdefault(name, public) != public:
+                raise ConfigError(f"{name[:60]!a}: --agent-key: two keys are given for this id")
     return found
+
+
+def _named(text: str) -> dict[str, bytes]:
+    """Return the public keys that one ``--agent-key`` gives, by their ids."""
+    name, mark, key = text.partition("=")
+    if name and key:
+        if Path(key).is_file():
+            return {name: read_public_key(Path(key))}
+        # A path may hold the sign, too.
+        if agent_keys.is_hex(key) or not Path(text).is_file():
+            return {name: agent_keys.parse_public(key, f"--agent-key {name}")}
+    elif mark or not Path(text).exists():
+        raise ConfigError(f"{text[:60]!a}: --agent-key: need ID=HEX, ID=FILE, or a file of a JSON object, id to key")
+    return key_maps.read(Path(text))
 
 
 def _trust(path: str | Path | None, pin: str | None, *, first_use: bool, at: str | None) -> Trust | None:

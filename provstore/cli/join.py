@@ -41,7 +41,11 @@ def join(
     ] = None,
     agent_key: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID=HEX|FILE", help="Public key that signatures of agents name by this id. Repeatable."),
+        typer.Option(
+            metavar="ID=HEX|ID=FILE|FILE",
+            help="Public key that signatures of agents name by this id; or a file of a JSON object, id to key. "
+            "Repeatable.",
+        ),
     ] = None,
     trust: Annotated[Path | None, typer.Option(metavar="FILE", help="Trust file to take public keys from.")] = None,
     accept: Annotated[

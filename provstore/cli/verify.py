@@ -93,7 +93,11 @@ def verify(  # noqa: PLR0913 - each argument is an option
     ] = None,
     agent_key: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID=HEX|FILE", help="Public key that signatures in agent evidence name by this id."),
+        typer.Option(
+            metavar="ID=HEX|ID=FILE|FILE",
+            help="Public key that signatures in agent evidence name by this id; or a file of a JSON object, id to key. "
+            "Repeatable.",
+        ),
     ] = None,
     check_legacy: Annotated[
         bool, typer.Option("--check-legacy", help="Check retired signatures of agent evidence; it accepts none.")

@@ -94,6 +94,11 @@ def _standing(trust: Trust | None, keyid: str, run: str | None, moment: str) -> 
     return said
 
 
+def is_hex(text: str) -> bool:
+    """Return whether a text is spelled like a public key in hexadecimal digits."""
+    return _HEX.fullmatch(text) is not None
+
+
 def parse_public(text: str, place: str) -> bytes:
     """Return the public key of 64 hexadecimal digits.
 
@@ -101,7 +106,7 @@ def parse_public(text: str, place: str) -> bytes:
         ConfigError: It is something else.
         TrustError: The key is not safe to trust.
     """
-    if not _HEX.fullmatch(text):
+    if not is_hex(text):
         raise ConfigError(f"{place}: no public key: give 64 hexadecimal digits, or a file with a public key")
     return require_public(bytes.fromhex(text), place)
 
