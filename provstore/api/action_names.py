@@ -7,14 +7,8 @@ import re
 import orjson
 
 from provstore.evidence.actions import OPENING
-from provstore.model import canonical, ids
-
-_SHORT_FORMS = (
-    re.compile(r"r(?P<rank>[0-9]{1,10}):seq(?P<number>[0-9]{1,19})"),
-    re.compile(r"tensor:(?P<rank>[0-9]{1,10}):(?P<number>[0-9]{1,19}):(?:in|out|call)"),
-    re.compile(r"act:(?P<rank>[0-9]{1,10}):(?P<op>[^:/]+):(?P<number>[0-9]{1,19})"),
-    re.compile(r"p2p:(?P<rank>[0-9]{1,10}):(?P<number>[0-9]{1,19})"),
-)
+from provstore.model import canonical, ids, short_forms
+from provstore.model.short_forms import ShortForm
 
 
 class ActionName:
@@ -25,13 +19,13 @@ class ActionName:
         short: It as one of the short forms; ``None`` where it is an id.
     """
 
-    def __init__(self, text: str, short: re.Match[str] | None) -> None:
+    def __init__(self, text: str, short: ShortForm | None) -> None:
         self._text = text
-        self._op = None if short is None else short.groupdict().get("op")
+        self._op = None if short is None else short.op
         self._pattern: re.Pattern[bytes] | None = None
         if short is not None:
-            rank, number = int(short["rank"]), int(short["number"])
-            place = f"p2p/{rank}/{number}" if text.startswith("p2p:") else f"{number}/{rank}"
+            is_message = short.form == short_forms.P2P
+            place = f"p2p/{short.rank}/{short.number}" if is_message else f"{short.number}/{short.rank}"
             # Backend and group come before it; a number that was given anew has its count behind it.
             form = rf'{re.escape(OPENING.decode())}"[^"/]+/[^"/]+/{place}(?:/again/[0-9]+)?",'
             self._pattern = re.compile(form.encode())
@@ -48,8 +42,12 @@ class ActionName:
 
 
 def action_name(text: str) -> ActionName | None:
-    """Return a text as the name of an action; ``None`` where it has none of the forms."""
-    if "/" in text:
-        return ActionName(text, None)
-    short = next((found for form in _SHORT_FORMS if (found := form.fullmatch(text)) is not None), None)
-    return None if short is None else ActionName(text, short)
+    """Return a text as the name of an action; ``None`` where it has none of the forms.
+
+    Raises:
+        InputError: It is a short form, with a number that no store can hold.
+    """
+    short = short_forms.short_form(text)
+    if short is not None and short.form != short_forms.RANK:
+        return ActionName(text, short)
+    return ActionName(text, None) if "/" in text else None

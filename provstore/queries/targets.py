@@ -9,25 +9,16 @@ from dataclasses import dataclass
 from provstore.cypher import query
 from provstore.errors import InputError
 from provstore.graph.recorded_ids import bundle_iri, checkpoint_iri
-from provstore.model import ids
+from provstore.model import ids, short_forms
 from provstore.model.ids import rank_set
+from provstore.model.short_forms import ShortForm
 from provstore.queries import tensor_states
 from provstore.queries.rows import Row, integer, integers, text, texts
 from provstore.queries.tensor_states import NamedTensor
 from provstore.stores import GraphStore
 
-_SHORT_FORMS = {
-    "tensor": re.compile(r"tensor:(?P<rank>\d+):(?P<number>\d+):(?P<side>in|out|call)"),
-    "act": re.compile(r"act:(?P<rank>\d+):(?P<op>[^:]+):(?P<number>\d+)"),
-    "call": re.compile(r"r(?P<rank>\d+):seq(?P<number>\d+)"),
-    "p2p": re.compile(r"p2p:(?P<rank>\d+):(?P<number>\d+)"),
-    "rank": re.compile(r"rank:(?P<rank>\d+)(?::pg:(?P<group>.+))?"),
-}
-_EPOCH = re.compile(r"epoch:(?P<run>.*):(?P<number>\d+)", re.DOTALL)
+_EPOCH = re.compile(r"epoch:(?P<run>.*):(?P<number>[0-9]+)", re.DOTALL)
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-_LARGEST = (1 << 63) - 1
-_MOST_DIGITS = len(str(_LARGEST))
-_SHOWN = 80
 _OWNER = re.compile(r"/(?:p2p|local)/(\d+)/s?\d+$")
 _SIDE = re.compile(r"/(\d+)/(in|out|call)$")
 _FORMS = (
@@ -47,16 +38,6 @@ class Scope:
 
 
 _QUERY_OF = {"seq": "number", "p2p_seq": "message", "op_id": "operation"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    form: str
-    rank: int
-    number: int
-    op: str | None
-    side: str | None
-    group: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +63,7 @@ def resolve(store: GraphStore, target: str, scope: Scope = Scope()) -> str:
     if direct is not None:
         return direct
     if (epoch := _EPOCH.fullmatch(target)) is not None:
-        return _epoch(store, target, epoch["run"], _whole(target, "epoch", epoch["number"]), scope)
+        return _epoch(store, target, epoch["run"], short_forms.whole(target, "epoch", epoch["number"]), scope)
     wanted = tensor_states.parse(target) or _parse(target)
     candidates = runs(store)
     if scope.run is not None:
@@ -168,48 +149,36 @@ def _epoch(store: GraphStore, target: str, run: str, number: int, scope: Scope) 
     raise InputError(f"{target}: {_scope_text(scope)}: {len(found)} attempts have it", hint="narrow it with --attempt")
 
 
-def _parse(target: str) -> _Wanted:
-    for form, pattern in _SHORT_FORMS.items():
-        found = pattern.fullmatch(target)
-        if found is not None:
-            parts = found.groupdict()
-            rank, number = _whole(target, "rank", parts["rank"]), _whole(target, "call", parts.get("number") or "0")
-            return _Wanted(form, rank, number, parts.get("op"), parts.get("side"), parts.get("group"))
+def _parse(target: str) -> ShortForm:
+    found = short_forms.short_form(target)
+    if found is not None:
+        return found
     raise InputError(
         f"{target}: not a target, and no element has this id; targets are {_FORMS}",
         hint="docs/reference/targets.md tells what each names; --json gives full ids",
     )
 
 
-def _whole(target: str, noun: str, digits: str) -> int:
-    """Return the number that ``digits`` spell; one that no store can hold names nothing."""
-    plain = digits.lstrip("0") or "0"
-    if len(plain) > _MOST_DIGITS or int(plain) > _LARGEST:
-        shown = target if len(target) <= _SHOWN else f"{target[:_SHOWN]}…"
-        raise InputError(f"{shown}: {noun}: there is no such {noun}; numbers end at {_LARGEST}")
-    return int(plain)
-
-
-def _find(store: GraphStore, wanted: _Wanted | NamedTensor, run: str, attempt: int, scope: Scope) -> list[str]:
+def _find(store: GraphStore, wanted: ShortForm | NamedTensor, run: str, attempt: int, scope: Scope) -> list[str]:
     """Return the ids of what is wanted in one attempt."""
     if isinstance(wanted, NamedTensor):
         return [iri for iri in wanted.iris(run, attempt) if _exists(store, iri)]
-    if wanted.form == "rank":
+    if wanted.form == short_forms.RANK:
         return _rank(store, run, attempt, wanted.rank, wanted.group)
     calls = _calls(store, run, attempt, scope, _counter(wanted), wanted)
     if not calls and _counter(wanted) == "p2p_seq":
         # Some recorders keep no counter of sends and receives; their operations are counted all together.
         calls = _calls(store, run, attempt, scope, "op_id", wanted)
-    if wanted.form == "call":
+    if wanted.form == short_forms.CALL:
         return [call.iri for call in calls]
-    if wanted.form == "tensor":
+    if wanted.form == short_forms.TENSOR:
         sides = [f"{activity_of(call.iri)}/{wanted.rank}/{wanted.side}" for call in calls]
         return [side for side in sides if _exists(store, side)]
     return [str(activity_of(call.iri)) for call in calls if wanted.op in (None, call.op)]
 
 
 def _why_nothing(
-    store: GraphStore, wanted: _Wanted | NamedTensor, candidates: Iterable[tuple[str, int]], scope: Scope
+    store: GraphStore, wanted: ShortForm | NamedTensor, candidates: Iterable[tuple[str, int]], scope: Scope
 ) -> str:
     """Return what there is instead: the ranks, or the calls of that rank and number."""
     asked = query("read/targets/ranks")
@@ -218,7 +187,7 @@ def _why_nothing(
         return f"there is no rank {wanted.rank}; there are {rank_set(ranks)}"
     if isinstance(wanted, NamedTensor):
         return tensor_states.why_nothing(store, wanted, candidates)
-    if wanted.form not in ("tensor", "act"):
+    if wanted.form not in (short_forms.TENSOR, short_forms.ACT):
         return "names nothing in the store"
     calls = [
         f"{call.op} of {call.group}"
@@ -227,7 +196,7 @@ def _why_nothing(
     ]
     if not calls:
         return f"rank {wanted.rank} has no call #{wanted.number}{_of_group(scope)}"
-    lacks = f"has no {wanted.side} side" if wanted.form == "tensor" else f"is not {wanted.op}"
+    lacks = f"has no {wanted.side} side" if wanted.form == short_forms.TENSOR else f"is not {wanted.op}"
     return f"call #{wanted.number} of rank {wanted.rank} ({', '.join(dict.fromkeys(calls))}) {lacks}"
 
 
@@ -242,14 +211,14 @@ def _rank(store: GraphStore, run: str, attempt: int, rank: int, group: str | Non
     return [iri]
 
 
-def _counter(wanted: _Wanted) -> str:
+def _counter(wanted: ShortForm) -> str:
     """Return which of a call's counters the number of a target is."""
-    if wanted.form == "p2p":
+    if wanted.form == short_forms.P2P:
         return "op_id"
     return "p2p_seq" if wanted.op in ("send", "recv") else "seq"
 
 
-def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, counter: str, wanted: _Wanted) -> list[_Found]:
+def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, counter: str, wanted: ShortForm) -> list[_Found]:
     name = f"read/targets/by_{_QUERY_OF[counter]}"
     where = {"rank": wanted.rank, counter: wanted.number}
     rows = list(store.run(query(name), {"run": run, "attempt": attempt, **where}))
