@@ -18,6 +18,7 @@ from provstore.evidence.verify.blobs import check_blobs
 from provstore.evidence.verify.file import verify_file
 from provstore.evidence.verify.folder import verify_folder
 from provstore.evidence.verify.org import require_org
+from provstore.evidence.verify.signatures import is_signed
 from provstore.evidence.verify.walk import Checked, verify
 from provstore.journal.kept import KeptBytes
 from provstore.model.verification import (
@@ -61,7 +62,8 @@ def verify_files(paths: Iterable[Path], belief: Belief, *, blobs: bool = True) -
 def _of_folder(path: Path, belief: Belief, used: set[held.Anchor], *, blobs: bool) -> Verification:
     if belief.trust_path is not None and path.is_dir():
         trust_file.require_outside(belief.trust_path, path)
-    log, choice = ExportedEvidence(path), AnchorChoice(belief, path, used)
+    log = ExportedEvidence(path, lambda envelope: is_signed(envelope, belief.trust))
+    choice = AnchorChoice(belief, path, used)
     origin = checkpoint.origin(belief.org, log.store, log.run, log.attempt)
     anchors, not_used = choice.of(origin, log.run), choice.findings(origin, (log.run, log.attempt))
     require_org([log], belief.trust, belief.org)

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,14 +37,16 @@ class ExportedEvidence:
     Args:
         directory: Holds ``epoch-N.jsonl`` and ``epoch-N.dsse.json`` or ``epoch-N.sigstore.json``, perhaps
             ``epoch-N.checkpoint``.
+        is_signed: Returns whether a trusted key signed an envelope: tells which is meant where the two forms of an
+            epoch hold different ones.
 
     Raises:
         InputError: It is no directory, or there is no such file in it.
         NotUnderstoodError: It holds more files than are looked at.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, is_signed: Callable[[bytes], bool] | None = None) -> None:
+        self.directory, self._is_signed = directory, is_signed
         self._epochs = _epochs(directory)
         epoch = self._first_statement()
         self.run, self.attempt, self.store = ("", 0, "") if epoch is None else (epoch.run, epoch.attempt, epoch.store)
@@ -54,20 +56,31 @@ class ExportedEvidence:
     def bundles(self) -> Iterator[BundleAt]:
         """Yield the bundles by the numbers in their names, each with its checkpoint.
 
-        What cannot be an envelope is yielded as it stands: whoever verifies refuses it and goes on. So are two files
-        that hold different envelopes of one epoch: nothing tells which of them is meant.
+        What cannot be an envelope is yielded as it stands: whoever verifies refuses it and goes on. Of two files that
+        hold different envelopes of one epoch, the one counts that a trusted key signed, else the one that is an
+        envelope at all; where that is both or neither, nothing tells which of them is meant, and none is yielded.
         """
         return (bundle for _, bundle in self.numbered())
 
     def numbered(self) -> Iterator[tuple[int, BundleAt]]:
         """Yield the bundles with the numbers in their names."""
         for number, forms in self._epochs.items():
-            told = {form: self._envelope(number, form) for form in (_DSSE, _SIGSTORE) if form in forms}
+            told = self._told(number, forms)
             if told:
-                envelope = next(iter(told.values())) if len(set(told.values())) == 1 else b""
+                envelope = self._meant(told)
                 note = self._checkpoint(number) if _CHECKPOINT in forms else None
-                where = " and ".join(_name(number, form) for form in told) if not envelope else _name(number, min(told))
+                holding = sorted(form for form in told if told[form] == envelope)
+                where = _name(number, holding[0]) if holding else " and ".join(_name(number, form) for form in told)
                 yield number, BundleAt(envelope, note, where)
+
+    def set_aside(self) -> Iterator[tuple[int, str, str]]:
+        """Yield number and name of every file that holds another envelope than the one that is meant, and whose is."""
+        for number, forms in self._epochs.items():
+            told = self._told(number, forms)
+            meant = self._meant(told) if told else b""
+            others = [form for form in told if meant and told[form] != meant]
+            holding = [form for form in told if told[form] == meant]
+            yield from ((number, _name(number, form), _name(number, holding[0])) for form in others)
 
     def names(self) -> set[str]:
         """Return the names of everything in the directory."""
@@ -128,11 +141,11 @@ class ExportedEvidence:
                     yield number, name
 
     def _stated(self, number: int, forms: set[str]) -> str | None:
-        form = next((form for form in (_DSSE, _SIGSTORE) if form in forms), None)
-        if form is None:
+        told = self._told(number, forms)
+        if not told:
             return None
         try:
-            return statement.parse(dsse.parse(self._envelope(number, form)).payload).subject_sha256
+            return statement.parse(dsse.parse(self._meant(told)).payload).subject_sha256
         except TrustError:
             return None
 
@@ -147,6 +160,19 @@ class ExportedEvidence:
                         raise NotUnderstoodError(f"{path}: line {at}: more than {canonical.MAX_RECORD_BYTES} bytes")
                     raise InputError(f"{path}: line {at}: has no line end: the file was cut")
                 yield RecordAt(None, line[:-1], f"{name} line {at}")
+
+    def _told(self, number: int, forms: set[str]) -> dict[str, bytes]:
+        """Return the envelope that each form of an epoch holds."""
+        return {form: self._envelope(number, form) for form in (_DSSE, _SIGSTORE) if form in forms}
+
+    def _meant(self, told: dict[str, bytes]) -> bytes:
+        """Return the envelope of an epoch; nothing where its forms hold different ones and nothing tells them apart."""
+        different = list(dict.fromkeys(told.values()))
+        if len(different) == 1:
+            return different[0]
+        signed = [one for one in different if self._is_signed is not None and self._is_signed(one)]
+        likely = signed or [one for one in different if self._is_signed is not None and _is_envelope(one)]
+        return likely[0] if len(likely) == 1 else b""
 
     def _envelope(self, number: int, form: str) -> bytes:
         """Return the envelope as ``dsse.parse`` takes it; in a Sigstore bundle it is a member."""
@@ -169,6 +195,14 @@ class ExportedEvidence:
             except TrustError:
                 continue
         return None
+
+
+def _is_envelope(data: bytes) -> bool:
+    try:
+        dsse.parse(data)
+    except TrustError:
+        return False
+    return True
 
 
 def envelope_in(bundle: bytes) -> bytes:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from provstore.errors import InputError, ProvstoreError, TrustError
 from provstore.evidence import anchors, checkpoint, dsse, keys, merkle, public_forms
-from provstore.evidence.files import MAX_SIGSTORE_BYTES, ExportedEvidence
+from provstore.evidence.files import MAX_SIGSTORE_BYTES, ExportedEvidence, envelope_in
 from provstore.evidence.trust.keys import LOG, RUN, Trust
 from provstore.evidence.verify import sums
 from provstore.evidence.verify.findings import Notes
@@ -25,6 +25,7 @@ from provstore.model.verification import FAULT, NOT_CHECKED, OK, UNKNOWN, UNPROV
 MOST_NAMES = 1_000
 """Files that were not read and are listed."""
 CHECKPOINT, ATTESTATIONS = "checkpoint", "run.intoto.jsonl"
+_SIGSTORE = ".sigstore.json"
 
 _BUNDLES = re.compile(r"epoch-(?:0|[1-9][0-9]{0,9})\.(?:jsonl|dsse\.json|sigstore\.json)")
 _PART = re.compile(r"epoch-(?P<number>0|[1-9][0-9]{0,9})\.(?P<form>pae\.bin|sig\.raw|checkpoint)")
@@ -92,9 +93,24 @@ class _Folder:
                 self._add("bad-signature", ATTESTATIONS, f"its line of epoch {number} is not that bundle", number)
                 listed = None
             self._parts(number, bundle.envelope, names)
+        for number, name, other in self._log.set_aside():
+            self._other_form(number, name, other)
         if listed is not None and next(listed, None) is not None:
             self._add("epoch-order", ATTESTATIONS, "it holds more bundles than are here")
         return numbers
+
+    def _other_form(self, number: int, name: str, other: str) -> None:
+        """Say what is wrong with a form of a bundle that holds another envelope than the form that is meant."""
+        cause = None
+        try:
+            data = self._log.read(name)
+            dsse.parse(envelope_in(data) if name.endswith(_SIGSTORE) else data)
+        except TrustError as error:
+            self._add(error.code, name, str(error), number)
+            if error.code in UNREAD:
+                return
+            cause = error.code
+        self._add("bad-signature", name, f"it does not hold the envelope in {other}", number, cause=cause)
 
     def _parts(self, number: int, envelope: bytes, names: set[str]) -> None:
         """Compare the signed bytes and the signature, each in a file of its own, with those of the envelope."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from provstore.errors import TrustError
 from provstore.evidence import checkpoint as checkpoints
-from provstore.evidence import dsse, keys
+from provstore.evidence import dsse, keys, statement
 from provstore.evidence.trust.keys import LOG, RUN, Trust, TrustedKey
 from provstore.evidence.verify.findings import KEY, Notes
 from provstore.model.evidence import BundleAt
@@ -21,6 +21,19 @@ class Opened:
 
     payload: bytes
     key: TrustedKey
+
+
+def is_signed(data: bytes, trust: Trust) -> bool:
+    """Return whether this is an envelope that a key signed which may sign for the run that it names."""
+    try:
+        envelope = dsse.parse(data)
+        run = statement.parse(envelope.payload).run
+    except TrustError:
+        return False
+    (signature,) = envelope.signatures
+    message = dsse.pae(envelope.payload_type, envelope.payload)
+    candidates = trust.candidates(signature.keyid, run, (RUN,))
+    return any(keys.is_signed(key.public, message, signature.sig) for key in candidates)
 
 
 @dataclass(frozen=True, slots=True)
