@@ -111,10 +111,8 @@ def _origins(run: ActionOrder, losses: Losses, undecided: list[Undecided]) -> It
         before = run.ranks[rank][: run.ranks[rank].index(one)]
         surety = _surety(before)
         if surety is not None:
-            verb = f"computes values that are not finite in {one.name or 'a tensor'}, " if is_own else ""
-            verb += f"{_words(one)}" if is_own else f"puts values that are not finite into {_words(one)}"
-            text = f"rank {rank}: {verb}; all it had before was finite"
-            found.append(_named(run, one, ORIGIN, text, is_sure=surety))
+            text = f"rank {rank}: {_put_in_words(run, one)}; all it had before was finite"
+            found.append(_named(run, one, ORIGIN, text, is_sure=surety, parameter=one.name if is_own else None))
     if not found:
         found = [_named(run, one, ORIGIN, text, is_sure=False) for one, text in _of_losses(run, losses)]
     spoilt = sorted(rank for rank, one in first.items() if one is not None)
@@ -133,6 +131,15 @@ def _origins(run: ActionOrder, losses: Losses, undecided: list[Undecided]) -> It
         )
         undecided.append(Undecided("no_values", what, "look at these activations: provstore trace", tuple(masks)))
     yield from found
+
+
+def _put_in_words(run: ActionOrder, action: Action) -> str:
+    """Return in words what a rank did that had values that are not finite first."""
+    if action.op != GRADIENT:
+        return f"puts values that are not finite into {_words(action)}"
+    text = f"computes values that are not finite in {action.name or 'a tensor'}, {_words(action)}"
+    carrier = next((run.by_id[name] for name in action.carried_by if name in run.by_id), None)
+    return text if carrier is None else f"{text}, carried by {_words(carrier)}"
 
 
 def _is_spoilt(action: Action) -> bool:
@@ -326,6 +333,7 @@ def _named(
     is_sure: bool = True,
     distance: float | None = None,
     evidence: Sequence[Evidence] = (),
+    parameter: str | None = None,
 ) -> SuspiciousAction:
     key = hashlib.sha256(f"{code}\0{action.action_id}".encode()).hexdigest()[:16]
     group = None if action.group is None else GroupName(action.group, "", None, "observed")
@@ -342,6 +350,7 @@ def _named(
         seq=action.seq,
         evidence=tuple(evidence),
         measures={} if distance is None else {"robust_distance": distance},
+        parameter=parameter,
     )
     return SuspiciousAction(action, finding, 1.0 if distance is None else score_of(distance))
 

@@ -168,9 +168,10 @@ TOOLS = (
     ),
     Tool(
         "list_suspicious_actions",
-        "Actions that a finding names: origin of a NaN, disagreeing replica, rank whose parameters are no longer those "
-        "of its replicas, outlier, re-execution mismatch. An action is never listed for having been recorded in full; "
-        "earliest_escalation tells where to begin to look.",
+        "Actions that a finding names: origin of a NaN, with the batches that its rank had in that step (a fact, "
+        "no cause; of several it is not recorded which it had then), disagreeing replica, rank whose parameters "
+        "are no longer those of its replicas, outlier, re-execution mismatch. An action is never listed for having "
+        "been recorded in full; earliest_escalation tells where to begin to look.",
         {
             "run": _RUN,
             "attempt": _ATTEMPT,

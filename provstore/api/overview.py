@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -213,11 +214,22 @@ def _is_ours(content: object) -> bool:
     return isinstance(content, Mapping) and content.get("made_by") == _made_by() and _fits(content, _SHAPE)
 
 
+_BATCH = {"batch": int, "epoch": int, "ids_digest": (str, NoneType), "samples": (int, NoneType)}
+_ACTION = {
+    ...: object,
+    "batch_count": int,
+    "batches": [_BATCH],
+    "carried_by": [str],
+    "code": str,
+    "parameter": (str, NoneType),
+    "rank": int,
+    "score": (int, float),
+}
 _COUNTS = [{"count": int, "name": str}]
 _FOUND = {
     "affected": int,
     "coverage": {...: int},
-    "suspicious": [{...: object, "code": str, "rank": int, "score": (int, float)}],
+    "suspicious": [_ACTION],
     "undecided": [{"code": str, "ranks": [int], "what": str}],
 }
 _BUNDLE = {

@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from typing import Any
 
 from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.replicas import Drift
-from provstore.analysis.suspicion import Sizes, suspicious
+from provstore.analysis.step_batches import RankData, with_batches
+from provstore.analysis.suspicion import ORIGIN, Sizes, suspicious
 from provstore.api.drifting import stored_drifts
 from provstore.errors import InputError
 from provstore.evidence.content import statistics_line
-from provstore.evidence.epoch_bundles import STATISTICS, STEPS
+from provstore.evidence.epoch_bundles import ANCHORS, DATA, STATISTICS, STEPS
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
 from provstore.journal import Journal
 from provstore.model import canonical
 from provstore.model.action import Action
-from provstore.model.finding import Undecided
+from provstore.model.finding import TrainingBatch, Undecided
 from provstore.model.suspicion import Suspicion
 
 _CONTENT = (b'"finite_in":false', b'"finite_out":false', b'"post_state_digest"', b'"delta_ref"')
@@ -111,6 +114,7 @@ def _judged(
         losses=_losses(journal, bundles),
         drifts=[one for one in drifts if epoch in {None, one.place[0]}],
     )
+    found = _told_batches(journal, bundles, actions, found)
     found = replace(found, undecided=(*found.undecided, *_earlier(drifts, epoch)))
     unflagged = found.coverage["calls"] - found.coverage["with_flags"]
     if not unflagged:
@@ -131,6 +135,39 @@ def _earlier(drifts: Sequence[Drift], epoch: int | None) -> Iterator[Undecided]:
             )
             text = f"ask for epoch {one.place[0]}"
             yield Undecided("tie" if not one.minority else "no_calls", what, text, ranks, blocks_answer=False)
+
+
+def _told_batches(
+    journal: Journal, bundles: Sequence[StoredBundle], actions: Sequence[Action], found: Suspicion
+) -> Suspicion:
+    """Return what was found with the batches that each origin of a NaN was recorded to have in its step."""
+    origins = [one.action for one in found.suspicious if one.finding.code == ORIGIN]
+    batches: dict[str, tuple[TrainingBatch, ...]] = {}
+    for epoch in {one.epoch for one in origins if one.epoch is not None}:
+        own = {one.action_id: one.rank for one in origins if one.epoch == epoch}
+        data = _data(journal, [one for one in bundles if one.epoch == epoch], actions, epoch, {*own.values()})
+        batches |= {name: data[rank].of_action(name) for name, rank in own.items()}
+    told = (
+        with_batches(one, batches.get(one.action.action_id, ())) if one.finding.code == ORIGIN else one
+        for one in found.suspicious
+    )
+    return replace(found, suspicious=tuple(told)) if batches else found
+
+
+def _data(
+    journal: Journal, bundles: Sequence[StoredBundle], actions: Sequence[Action], epoch: int, ranks: AbstractSet[int]
+) -> dict[int, RankData]:
+    """Return what some ranks noted of their data in one training epoch."""
+    rows: dict[str, dict[int, list[dict[str, Any]]]] = {role: {rank: [] for rank in ranks} for role in (DATA, ANCHORS)}
+    for role, bundle in ((role, bundle) for bundle in bundles for role in rows):
+        for row in recording.table(journal, bundle, role):
+            if row.get("rank") in ranks:
+                rows[role][row["rank"]].append(row)
+    steps: dict[int, dict[str, int | None]] = {rank: {} for rank in ranks}
+    for action in actions:
+        if action.rank in ranks and action.epoch == epoch:
+            steps[action.rank][action.action_id] = action.step
+    return {rank: RankData(epoch, rows[DATA][rank], rows[ANCHORS][rank], steps[rank]) for rank in ranks}
 
 
 def _losses(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[int, dict[int, float]]:

@@ -74,7 +74,8 @@ FINDINGS = (
         "Where values stopped being finite",
         "error",
         "The first call, in causal order, into which a rank put a NaN or an infinity while all before it was finite; "
-        "or the gradient in which that rank had it first, where gradients are recorded.",
+        "or the gradient in which that rank had it first, where gradients are recorded. Where `recorder.data` noted "
+        "the batches of the rank, the finding names those of that step, which accuses none of them.",
         "Look at what the rank computed before that call.",
     ),
 )

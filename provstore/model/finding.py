@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from provstore.model.display import table
 
+MOST_BATCHES = 16
+"""So many batches of a step stand in the JSON of a finding; the others are counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -65,6 +68,23 @@ class Culprit:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingBatch:
+    """A batch that a rank trained on, as the rank noted it."""
+
+    epoch: int
+    """Training epoch."""
+    batch: int
+    """Index in the epoch, from 0, on this rank."""
+    samples: int | None = None
+    ids_digest: str | None = None
+    """``sha256:`` of the ids of its samples."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as JSON values."""
+        return {"epoch": self.epoch, "batch": self.batch, "samples": self.samples, "ids_digest": self.ids_digest}
+
+
+@dataclass(frozen=True, slots=True)
 class GroupName:
     """A process group as a finding shows it."""
 
@@ -111,7 +131,21 @@ class Finding:
     next_step: str | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
     """Figures with their unit in the name, such as ``median_lateness_ms``."""
+    batches: tuple[TrainingBatch, ...] = ()
+    """Batches that the culprit had in that step, where they were recorded: a fact, not a cause. Of several it was one,
+    or more, and which is not recorded."""
+    parameter: str | None = None
+    """Parameter whose gradient had the values in question first, where gradients are recorded; ``NAME#2`` is what the
+    second backward pass of a step adds to it."""
     rule_version: int = 1
+
+    def training_members(self) -> dict[str, object]:
+        """Return, as JSON values, what of the training stood behind it."""
+        return {
+            "batches": [one.to_dict() for one in self.batches[:MOST_BATCHES]],
+            "batch_count": len(self.batches),
+            "parameter": self.parameter,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +240,7 @@ def _finding(finding: Finding) -> dict[str, object]:
         "caveats": list(finding.caveats),
         "next_step": finding.next_step,
         "measures": dict(finding.measures),
+        **finding.training_members(),
         "rule_version": finding.rule_version,
     }
 

@@ -34,6 +34,8 @@ class SuspiciousAction:
             "confidence": self.finding.confidence,
             "score": self.score,
             "reason": self.finding.summary,
+            **self.finding.training_members(),
+            "carried_by": list(one.carried_by),
             "evidence_refs": [*one.evidence_refs, *(said.digest for said in self.finding.evidence if said.digest)],
         }
 

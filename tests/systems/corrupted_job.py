@@ -29,6 +29,7 @@ def run_rank(rank: int, fault: str, folder: Path) -> None:
     with provstore.capture.evidence(fault, folder / fault / "capture", attempt=0, mode_floor="full") as recorder:
         recorder.begin_epoch(0)
         for step in range(STEPS):
+            recorder.data([1000 * rank + step, 1000 * rank + step + 500])
             gradient = torch.randn(1000, generator=generator)
             if (rank, step) == (BAD_RANK, BAD_STEP):
                 if fault == "corrupt":

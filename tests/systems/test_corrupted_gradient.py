@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,19 @@ def test_exactly_the_spoilt_action_is_suspicious_and_those_after_it_are_affected
     assert found["score"] > 0.8
     # What the others got out of the call, and the call after it on every rank.
     assert answer["affected"] == (WORLD - 1) + WORLD * (STEPS - 1 - BAD_STEP)
+
+
+def test_the_origin_of_a_nan_is_told_with_the_batch_that_its_rank_had_in_that_step(
+    jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = b'["2003","2503"]'
+    digest = f"sha256:{hashlib.sha256(ids).hexdigest()}"
+    batch = {"epoch": 0, "batch": BAD_STEP, "samples": 2, "ids_digest": digest}
+    (found,) = asked(jobs, capsys, "list_suspicious_actions", run="nan")["actions"]
+    assert found["batches"] == [batch]
+    assert asked(jobs, capsys, "summarize_epoch", run="nan", epoch=0)["first_non_finite"]["batches"] == [batch]
+    (outlier,) = asked(jobs, capsys, "list_suspicious_actions", run="corrupt")["actions"]
+    assert outlier["batches"] == []
 
 
 def test_the_output_of_the_spoilt_call_has_its_32_ancestors(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
