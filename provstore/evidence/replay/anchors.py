@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ MEANING: Mapping[str, str] = {
     "order": "calls issued",
     "params": "parameters",
 }
+
+_Place = tuple[int, int, int]
+"""Epoch, step, rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ def compare_anchors(
         data: Rows of batches of both, where they are known: whose samples a step had.
     """
     left, right = _by_place(stored), _by_place(rerun)
-    ids = _ids(data[0]), _ids(data[1])
+    ids = _ids(data[0], left), _ids(data[1], right)
     tallies = {kind: _Tally() for kind in KINDS}
     not_probed, lacking = 0, Counter[str]()
     found: list[AnchorDifference] = []
@@ -171,7 +175,7 @@ class _Tally:
     first: tuple[int, int] | None = None
     ranks: list[int] = field(default_factory=list)
 
-    def differs(self, place: tuple[int, int, int], one: object, two: object) -> bool:
+    def differs(self, place: _Place, one: object, two: object) -> bool:
         """Count what two runs hold; what only one of them holds says nothing."""
         if one is None or two is None:
             return False
@@ -202,14 +206,45 @@ def _cause(found: Sequence[AnchorDifference], kinds: Sequence[KindDifference]) -
     return next(one for one in found if (one.epoch, one.step) == first.place and one.rank in first.ranks)
 
 
-def _by_place(rows: Iterable[Row]) -> dict[tuple[int, int, int], Row]:
+def _by_place(rows: Iterable[Row]) -> dict[_Place, Row]:
     return {(row["epoch"], row["step"], row["rank"]): row for row in rows}
 
 
-def _ids(rows: Iterable[Row]) -> dict[tuple[int, int, int], tuple[str, ...]]:
-    found: dict[tuple[int, int, int], tuple[str, ...]] = {}
+def _ids(
+    rows: Iterable[Row], anchors: Mapping[tuple[int, int, int], Row]
+) -> dict[tuple[int, int, int], tuple[str, ...]]:
+    """Return the digests of the samples of each epoch, step and rank.
+
+    A batch that was written long before its step ended does not name it: then it is of the first step by whose end the
+    rank had noted so many.
+    """
+    found: dict[_Place, tuple[str, ...]] = {}
+    noted = _noted(anchors)
     for row in rows:
-        if row.get("step") is not None and not row.get("skipped"):
-            place = (row["epoch"], row["step"], row["rank"])
-            found[place] = (*found.get(place, ()), row["ids_digest"])
+        if row.get("skipped"):
+            continue
+        epoch, step, rank = row["epoch"], row.get("step"), row["rank"]
+        if step is None:
+            steps, counts = noted.get((epoch, rank), ((), ()))
+            at = bisect_right(counts, row["batch"])
+            if at == len(steps):
+                continue
+            step = steps[at]
+        found[epoch, step, rank] = (*found.get((epoch, step, rank), ()), row["ids_digest"])
+    return found
+
+
+def _noted(anchors: Mapping[_Place, Row]) -> dict[tuple[int, int], tuple[Sequence[int], Sequence[int]]]:
+    """Return steps and how many batches had been noted by the end of each, by epoch and rank.
+
+    One that has steps without an anchor, or counted anew within the epoch, is left out.
+    """
+    told: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
+    for (epoch, step, rank), row in sorted(anchors.items()):
+        told.setdefault((epoch, rank), []).append((step, row.get("cursor")))
+    found: dict[tuple[int, int], tuple[Sequence[int], Sequence[int]]] = {}
+    for place, pairs in told.items():
+        steps, counts = [step for step, _ in pairs], [count for _, count in pairs if type(count) is int]
+        if len(counts) == len(steps) == steps[-1] - steps[0] + 1 and counts == sorted(counts):
+            found[place] = steps, counts
     return found

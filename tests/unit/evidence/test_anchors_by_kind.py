@@ -70,3 +70,40 @@ def test_batches_of_a_step_that_has_no_anchor_are_compared_too() -> None:
 def test_the_steps_that_were_compared_are_counted_once_for_all_ranks() -> None:
     found = compare_anchors(anchors(), anchors(), "b")
     assert (found.is_equal, found.compared, found.steps) == (True, RANKS * STEPS, STEPS)
+
+
+def without_steps(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """As batches are written whose step ends long after."""
+    return [{name: value for name, value in row.items() if name != "step"} for row in rows]
+
+
+def test_batches_that_do_not_name_their_step_are_of_the_step_by_whose_end_they_had_been_noted() -> None:
+    other = batches(3, (1,), 4)
+    for data in ((batches(), without_steps(other)), (without_steps(batches()), without_steps(other))):
+        found = compare_anchors(anchors(), anchors(), "b", data)
+        assert kinds(found) == [("data", 3, (1,))]
+        assert {one.kind: one.compared for one in found.kinds}["data"] == RANKS * STEPS
+
+
+def test_several_batches_of_one_step_that_they_do_not_name_are_compared_together() -> None:
+    counted = [{**row, "cursor": 2 * row["step"] + 2} for row in anchors()]
+    data = [{"epoch": 0, "rank": 0, "batch": at, "ids_digest": str(at)} for at in range(2 * STEPS)]
+    changed = [{**row, "ids_digest": "x"} if row["batch"] == 5 else row for row in data]
+    assert kinds(compare_anchors(counted, counted, "b", (data, changed))) == [("data", 2, (0,))]
+
+
+def test_nothing_is_said_of_batches_where_steps_lack_anchors_or_a_restart_counted_anew() -> None:
+    data = without_steps(batches()), without_steps(batches(2, (1,), 3))
+    gap = [row for row in anchors() if row["step"] != 1]
+    anew = [{**row, "cursor": 1 if row["step"] == 3 else row["cursor"]} for row in anchors()]
+    none = [{**row, "cursor": None} for row in anchors()]
+    for stored in (gap, anew, none, []):
+        assert "data" not in {one.kind for one in compare_anchors(stored, stored, "b", data).kinds}
+
+
+def test_batches_after_the_last_step_are_of_none() -> None:
+    data = without_steps(batches()), without_steps(batches(4, (1,)))
+    cut = [row for row in anchors() if row["step"] < 4]
+    found = compare_anchors(cut, cut, "b", data)
+    assert kinds(found) == []
+    assert {one.kind: one.compared for one in found.kinds}["data"] == RANKS * 4
