@@ -18,6 +18,7 @@ from provstore.cli._options import Globals, flags
 from provstore.cli._text import printable, printable_block
 
 PROGRAM = "provstore"
+_VERSION = "--version"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Of an error that names no file: files of the store are named, so it is standard output."""
 
@@ -27,6 +28,7 @@ def build(first: str | None = None) -> typer.Typer:
 
     Args:
         first: The first argument. If it is a command, no other is loaded: together they take longer than most answers.
+            Of ``--version``, which asks for none, one is loaded, because a tree without a command is none.
     """
     app = typer.Typer(
         name=PROGRAM,
@@ -39,6 +41,8 @@ def build(first: str | None = None) -> typer.Typer:
     )
     app.callback()(flags(_root, on_root=True))
     names = {name.replace("_", "-"): name for name in rooms.names("cli")}
+    if first == _VERSION:
+        names = dict([min(names.items())])
     for name in (first,) if first in names else names:
         rooms.load("cli", name).add_to(app)
     return app
@@ -133,7 +137,7 @@ def _root(
     settings: Globals,
     context: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+        bool, typer.Option(_VERSION, help="Show the version and exit.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
     context.obj = settings

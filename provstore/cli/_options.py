@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -68,7 +69,7 @@ def flags(command: Callable[..., Any], *, on_root: bool = False) -> Callable[...
     """
     own = list(inspect.signature(command).parameters.values())[1:]
     hints = get_type_hints(command, include_extras=True)
-    common = get_type_hints(Globals, include_extras=True)
+    common = _common()
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [part.replace(annotation=hints[part.name], kind=keyword) for part in own]
     parameters += [
@@ -90,3 +91,9 @@ def flags(command: Callable[..., Any], *, on_root: bool = False) -> Callable[...
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {}
     return wrapped
+
+
+@cache
+def _common() -> dict[str, Any]:
+    """Return the annotations of the options of every command."""
+    return get_type_hints(Globals, include_extras=True)

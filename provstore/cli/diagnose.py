@@ -60,7 +60,7 @@ def diagnose(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PATH|run:ID",
+            metavar="PATH|run:ID...",
             help="Dumps or folders of dumps; run:ID is a stored run [default: the only stored run].",
             show_default=False,
         ),

@@ -249,7 +249,7 @@ def _agent_lines(report: AgentExportReport, width: int) -> Iterator[Line]:
 def import_(
     settings: Globals,
     *,
-    paths: Annotated[list[Path], typer.Argument(metavar="FILE", help="Agent evidence, or a train-aep file.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Agent evidence, or a train-aep file.")],
 ) -> None:
     """Take in files of agents: ingest, for these alone.
 

@@ -36,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
 def ingest(
     settings: Globals,
     *,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files or folders of evidence.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders of evidence.")],
     run: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Run the evidence belongs to [default: sidecar's, else folder's name]."),

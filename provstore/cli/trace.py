@@ -55,7 +55,7 @@ def trace(
         ),
     ],
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="Dumps to read first, into a throw-away store.")
+        list[Path] | None, typer.Argument(metavar="PATH...", help="Dumps to read first, into a throw-away store.")
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="What came of it, instead of where it comes from.")] = False,
     depth: Annotated[int | None, typer.Option(metavar="N", help="At most so many hops.", min=1)] = None,

@@ -47,7 +47,7 @@ def verify(  # noqa: PLR0913 - each argument is an option
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN|PATH…]",
+            metavar="RUN|PATH...",
             help="A run of the store (run:NAME always is one), or exported folders or files (./NAME always is one), or "
             "files of agent evidence [default: every run].",
         ),
