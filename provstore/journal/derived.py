@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from provstore.errors import InputError, StoreError
-from provstore.journal import frames, places, writer
+from provstore.journal import frames, notes, places, writer
 from provstore.journal.disk import Disk
 from provstore.model import canonical
 
@@ -65,7 +65,7 @@ def keep(journal: Journal, scope: Scope, content: Mapping[str, object]) -> bool:
         is_signed = journal.evidence_size(*scope).bundles > 0
         head = {"attempt": scope[1], "place": place, "run": scope[0], "schema": _SCHEMA, "signed": is_signed}
         body = orjson.dumps({**head, "scopes": journal.scopes()}) + b"\n" + orjson.dumps(content)
-        data = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        data = notes.sealed(body)
         if len(data) > _MAX_BYTES:
             return False
         disk.make_directory(path.parent)
@@ -131,10 +131,8 @@ def _scopes(head: Mapping[str, Any], newer: _Newer) -> list[Scope]:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return head and content of a kept file; ``None`` when there is none that is whole and known here."""
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
-            return None
-        digest, _, body = path.read_bytes().partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != digest:
+        body = notes.read(path, _MAX_BYTES)
+        if body is None:
             return None
         head, content = map(orjson.loads, body.split(b"\n", 1))
         is_known = isinstance(content, dict) and head["schema"] == _SCHEMA

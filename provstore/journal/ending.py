@@ -7,7 +7,6 @@ verifying reads every byte, and whoever doubts the file removes it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from provstore.errors import InputError, StoreError
-from provstore.journal import frames, places
+from provstore.journal import frames, notes, places
 
 if TYPE_CHECKING:
     from provstore.journal.journal import Journal
@@ -47,7 +46,7 @@ def keep(journal: Journal) -> None:
         last = journal.end
         place = None if last is None else places.of(journal.directory, last)
         body = orjson.dumps({"place": place, "position": journal.position, "schema": _SCHEMA})
-        data = hashlib.sha256(body).hexdigest().encode() + b"\n" + body + b"\n"
+        data = notes.sealed(body)
         if place is not None and len(data) <= _MAX_BYTES and not (path.is_file() and path.read_bytes() == data):
             writer.put(disk, journal.directory, path, data)
     except (OSError, StoreError, TypeError):
@@ -61,12 +60,9 @@ def known(directory: Path) -> Ending | None:
     Args:
         directory: Of the journal.
     """
-    path = directory / NAME
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
-            return None
-        digest, _, body = path.read_bytes().removesuffix(b"\n").partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != digest:
+        body = notes.read(directory / NAME, _MAX_BYTES)
+        if body is None:
             return None
         said: Any = orjson.loads(body)
         place, position = said["place"], said["position"]

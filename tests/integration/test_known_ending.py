@@ -75,7 +75,7 @@ def rewritten(path: Path, change: Callable[[dict[str, object]], object]) -> None
     said = json.loads(path.read_bytes().splitlines()[1])
     change(said)
     body = json.dumps(said).encode()
-    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body + b"\n")
+    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
 
 def test_a_question_to_a_graph_that_has_everything_reads_no_journal(store, readings):
@@ -134,7 +134,7 @@ def test_a_note_that_is_not_whole_is_as_none(store, journal, readings, damage, m
             monkeypatch.setattr(ending, "_MAX_BYTES", len(data) - 1)
         case _:
             body = b"[]" if damage == "list" else b"7"
-            path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body + b"\n")
+            path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
     assert ending.known(journal) is None
     assert runs(store) == {"one"}
