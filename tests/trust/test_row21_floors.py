@@ -1,4 +1,4 @@
-"""Floors of speed and memory on a small part, which the long run measures in full with ``bench/trust.py`` (row 21)."""
+"""Floors of speed and memory: in proportion on a small part, in seconds in the long run (row 21)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from scale import times
+from scale import LONG, times
 
 from tests.fresh import fresh
 
 RECORDS = times("FLOOR_RECORDS", 50_000, 100_000)
-SLACK = 2.0
-"""Other tests run beside these: the floors themselves, within 30 %, are judged by the long run alone."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,18 +26,22 @@ def measured() -> dict[str, dict[str, float]]:
         print(side, found)
         return found
 
-    return {side: one(side) for side in ("one signature an epoch", "verify", "rates")}
+    return {side: one(side) for side in ("one signature an epoch", "verify", *(["rates"] if LONG else []))}
 
 
-def test_records_are_signed_by_the_epoch_at_the_floor(measured: dict[str, dict[str, float]]) -> None:
-    assert RECORDS / measured["one signature an epoch"]["cpu_seconds"] >= 200_000 / SLACK
+def test_up_to_a_hundred_thousand_records_are_signed_once(measured: dict[str, dict[str, float]]) -> None:
+    signed = measured["one signature an epoch"]
+
+    assert (signed["size"], signed["epochs"]) == (RECORDS, 1)
 
 
 def test_a_verification_streams(measured: dict[str, dict[str, float]]) -> None:
     assert measured["verify"]["peak_mb"] <= 300
 
 
-def test_a_signature_is_made_and_checked_at_the_floor(measured: dict[str, dict[str, float]]) -> None:
-    assert measured["rates"]["sign"] >= 20_000 / SLACK
-    assert measured["rates"]["verify"] >= 8_000 / SLACK
-    assert measured["rates"]["sha256_gb"] >= 1.0 / SLACK
+@pytest.mark.skipif(not LONG, reason="speed in seconds is judged in the long run; elsewhere beside libsodium's own")
+def test_signing_and_checking_are_at_the_floors(measured: dict[str, dict[str, float]]) -> None:
+    assert RECORDS / measured["one signature an epoch"]["cpu_seconds"] >= 200_000 * 0.7
+    assert measured["rates"]["sign"] >= 20_000 * 0.7
+    assert measured["rates"]["verify"] >= 8_000 * 0.7
+    assert measured["rates"]["sha256_gb"] >= 1.0 * 0.7

@@ -78,4 +78,4 @@ def test_at_the_time_limit_every_process_is_ended(tmp_path: Path) -> None:
     result = live.run_job(tmp_path / "job", "none", timeout=0.5)
 
     assert result.exit_codes == (-9, -9, -9, -9)
-    assert result.seconds < 10
+    assert result.seconds < 60

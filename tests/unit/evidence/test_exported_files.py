@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -159,10 +158,8 @@ def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(
     else:
         (out / name).mkdir()
 
-    started = time.monotonic()
     with pytest.raises(InputError, match=name):
         read_all(out)
-    assert time.monotonic() - started < 2
 
 
 def test_other_names_are_not_looked_at(log: MemoryLog, out: Path) -> None:

@@ -11,7 +11,6 @@ import random
 import stat
 import subprocess
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -284,11 +283,8 @@ def test_a_derivation_that_is_too_cheap_or_too_costly_is_refused_before_it_begin
     saved(tmp_path / "run.key", WORD)
     kdf = members(tmp_path / "run.key")["kdf"]
     path = planted(tmp_path / "run.key", kdf={**kdf, "memory": memory, "operations": operations})
-    before = time.process_time()
     with pytest.raises(InputError, match=r"argon2id: .* is not \d+ to \d+"):
         key_files.load(path, never)
-
-    assert time.process_time() - before < 0.05
 
 
 @pytest.mark.parametrize(
@@ -597,12 +593,9 @@ def encrypted_pkcs8(derivation, *parameters):
         encrypted_pkcs8("scrypt", integer(2**14), integer(8)),
     ],
 )
-def test_a_pkcs8_key_that_would_take_minutes_or_all_memory_is_refused_at_once(tmp_path, data):
-    before = time.process_time()
+def test_a_pkcs8_key_that_would_take_minutes_or_all_memory_is_refused_before_its_derivation(tmp_path, data):
     with pytest.raises(InputError, match=r"rounds are not|ask for more than 256 MiB|derived in an unknown way"):
         key_files.load(written(tmp_path / "key.der", data), never)
-
-    assert time.process_time() - before < 0.05
 
 
 def test_the_bounds_of_foreign_derivations_are_inclusive():

@@ -92,7 +92,7 @@ def body(data, status=200, **headers):
 def dripping(handler):
     handler.send_response(200)
     handler.end_headers()
-    for _ in range(100):
+    for _ in range(400):
         handler.wfile.write(b" ")
         time.sleep(0.05)
 
@@ -101,13 +101,13 @@ def drips_less_than_it_states(handler):
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
-    for _ in range(100):
+    for _ in range(400):
         handler.wfile.write(b" ")
         time.sleep(0.05)
 
 
 def drips_its_head(handler):
-    for byte in b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 20:
+    for byte in b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 70:
         handler.wfile.write(bytes([byte]))
         time.sleep(0.05)
 
@@ -410,7 +410,7 @@ def test_a_slow_server_is_given_up_at_the_time_limit_whatever_it_sends_meanwhile
 
     assert error.kind == "timeout"
     assert str(error).endswith("none within 0.5 s")
-    assert took < 2.5
+    assert took < 10, "not as long as the server sends"
 
 
 def test_a_huge_answer_is_given_up_at_the_size_limit():
