@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from provstore.capture import stream_order
+from provstore.capture.asked_futures import AskedFutures
 from provstore.capture.call_numbers import (
     GLOO,
     chosen_backend,
@@ -79,11 +80,13 @@ class CallHooks:
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._groups: weakref.WeakKeyDictionary[Any, LiveGroup] = weakref.WeakKeyDictionary()
         self._coalescing = stream_order.Coalescing(torch)
+        self._futures = AskedFutures(torch)
         self.has_hooks = hasattr(torch.distributed.ProcessGroup, "register_pre_hook")
 
     def attach(self) -> None:
         """See the groups made since; done by itself at the next call of a seen group."""
         self._coalescing.wrap()
+        self._futures.wrap()
         for group, name in live_groups(self._torch):
             if group not in self._numbers:
                 self._attach(group, name)
@@ -91,6 +94,7 @@ class CallHooks:
     def detach(self) -> None:
         """Take the hooks off."""
         self._coalescing.unwrap()
+        self._futures.unwrap()
         if self.has_hooks:
             for group, number in list(self._numbers.items()):
                 tried(group.unregister_pre_hook, number)
@@ -216,11 +220,16 @@ class CallHooks:
 
     def _await_future(self, call: LiveCall, work: Any) -> None:
         """Have outputs read by the thread of the backend: before whoever waits for the work, not for the future."""
-        future, _ = tried(work.get_future)
+        future = self._futures.future_of(work, call)
         if future is None:
             self._guard(self._listener.lost, call, f"{call.group.backend} does not tell when it is done")
             return
-        future.then(lambda done: self._guard(self._when_done, call, done.value))
+        # It holds the work until then, by which whoever asks for the future is known.
+        future.then(partial(self._read_future, call, work))
+
+    def _read_future(self, call: LiveCall, work: Any, done: Any) -> None:
+        del work
+        self._guard(self._when_done, call, done.value)
 
     def _await_in_order(self, call: LiveCall, work: Any) -> None:
         """Have outputs on a device read where the order of a stream makes them what the call gave, or not at all."""

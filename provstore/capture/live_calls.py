@@ -94,6 +94,8 @@ class LiveCall:
     """The listener says: what it gave stays as it is until the backward pass ends."""
     is_from_python: bool = False
     """The listener says: a method of ``ProcessGroup`` in Python makes it."""
+    is_asked_for_future: bool = False
+    """Somebody else has its future, and may go on before its outputs were read."""
     is_in_backward: bool = False
     """It was issued by a thread of autograd, within a backward pass."""
     memo: Any = None
@@ -105,6 +107,8 @@ class LiveCall:
         """Return whether somebody else may have written to its outputs before now."""
         if not self.is_async:
             return False
+        if self.is_asked_for_future:
+            return True
         now, most = versions(self.outputs), _RAISES.get(self.name, 0)
         return (
             now is None or self.versions is None or any(a - b > most for a, b in zip(now, self.versions, strict=True))

@@ -14,7 +14,7 @@ from provstore.evidence.content.tensor_digest import digest_of
 pytestmark = needs_hooks
 RANKS, STEPS, SIZE = 2, 12, 50_000
 ORDERED = ("ddp", "view", "work", "plain")
-UNORDERED = ("future", "scattered")
+UNORDERED = ("future", "numpy", "scattered")
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,10 @@ def run(way: str) -> None:
             elif way == "future":
                 dist.all_reduce(given, async_op=True).get_future().wait()
                 given.fill_(OTHER)
+            elif way == "numpy":
+                # A view of the same memory, whose writes no tensor counts.
+                dist.all_reduce(given, async_op=True).get_future().wait()
+                given.numpy().fill(OTHER)
             elif way == "work":
                 dist.all_reduce(given, async_op=True).wait()
                 given.fill_(OTHER)
