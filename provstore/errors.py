@@ -12,6 +12,9 @@ EXIT_SAFE_MODE = 6
 EXIT_STORE = 7
 EXIT_INTERRUPTED = 130
 
+_NOT_UNDERSTOOD = frozenset(("unknown-schema", "cap-exceeded"))
+"""Codes of what nobody here can judge: it is no fault, and no proof."""
+
 
 class ProvstoreError(Exception):
     """A deliberate error: its text names the thing, the place and the reason, in that order.
@@ -43,7 +46,7 @@ class ConfigError(ProvstoreError):
 
 
 class TrustError(ProvstoreError):
-    """A signature, key, proof or signed document does not hold: treat it as altered.
+    """A signature, key, proof or signed document does not hold, or cannot be judged: treat it as altered.
 
     Args:
         message: ``thing: place: reason``.
@@ -56,6 +59,8 @@ class TrustError(ProvstoreError):
     def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.code = code
+        if code in _NOT_UNDERSTOOD:
+            self.exit_code = EXIT_NOT_UNDERSTOOD
 
 
 class StoreError(ProvstoreError):

@@ -67,8 +67,7 @@ def safe_mode(
 
     Status shows which. It holds for every later command of every process and host on this store, and stands in the
     journal; listing, showing, verifying, diagnosing, diff and recording inside jobs go on, and no deeper recording is
-    ordered. Exit code: 0 done, 2 usage,
-    7 there is no journal.
+    ordered. Exit code: 0 done, 2 usage, 4 a later version switched it, 7 there is no journal.
     """
     from provstore.api import control
 
@@ -83,7 +82,7 @@ def safe_mode(
 def resume(settings: Globals) -> None:
     """End safe mode: the same as provstore admin safe-mode off.
 
-    Exit code: 0 done, 7 there is no journal.
+    Exit code: 0 done, 4 a later version switched it, 7 there is no journal.
     """
     from provstore.api import control
 
@@ -104,7 +103,7 @@ def escalate(
 
     All ranks begin at one step, three after the latest that is recorded. An order for a scope that has one makes it
     last longer, and both reasons are kept. Exit code: 0 ordered, 2 no such directory, rank, group or host, or the job
-    has ended, 6 safe mode, 7 it cannot be written.
+    has ended, 4 a later version ordered there, 6 safe mode, 7 it cannot be written.
     """
     from provstore.api import control
 
@@ -131,7 +130,8 @@ def deescalate(
 ) -> None:
     """End what escalate ordered; in safe mode too.
 
-    Exit code: 0 done, 2 no such directory, or nothing is ordered for that scope, 7 it cannot be written.
+    Exit code: 0 done, 2 no such directory, or nothing is ordered for that scope, 4 a later version ordered there,
+    7 it cannot be written.
     """
     from provstore.api import control
 

@@ -77,7 +77,8 @@ def watch(
     It runs beside the job and orders where something is wrong. Watched are errors of GPUs, metrics, dumps of hangs, and
     ranks that hold different bytes after a collective. Everything seen is kept in watch.jsonl of the capture directory.
     Exit code with --once: 0 nothing new, 1 something was ordered, 3 a source gave no information, or there was nothing
-    to look at; else it runs until it is interrupted (130). 2 usage, 6 safe mode.
+    to look at; else it runs until it is interrupted (130). 2 usage, 4 a later version watched or
+    ordered there, 6 safe mode.
     """
     from provstore.api import control, watching
 

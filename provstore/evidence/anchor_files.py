@@ -13,7 +13,7 @@ from pathlib import Path
 from provstore.errors import InputError, TrustError
 from provstore.evidence import checkpoint as checkpoints
 from provstore.evidence.moments import nanoseconds
-from provstore.model import canonical
+from provstore.model import canonical, versions
 from provstore.model.canonical import Json
 
 SCHEMA = 1
@@ -88,18 +88,24 @@ def parse(data: bytes, source: str, path: str) -> list[Anchor]:
     header, _, note = data.partition(b"\n")
     point = _checkpoint(note, path)
     try:
-        seen, place, earlier = _header(canonical.parse(header, max_bytes=MOST_BYTES), point)
+        seen, place, earlier = _header(canonical.parse(header, max_bytes=MOST_BYTES), point, path)
         newest = Anchor(point.origin, point.size, point.root, note, seen, source, place, path=path)
         return [newest, *(_earlier(row, newest) for row in earlier)]
     except InputError as error:
         raise TrustError(f"{path}: anchor: {error}", code="envelope-malformed") from error
 
 
-def _header(value: Json, point: checkpoints.Checkpoint) -> tuple[str, str | None, list[Json]]:
+def _header(value: Json, point: checkpoints.Checkpoint, path: str) -> tuple[str, str | None, list[Json]]:
+    if (
+        isinstance(value, dict)
+        and "schema" in value
+        and (type(value["schema"]) is not int or value["schema"] != SCHEMA)
+    ):
+        # A later version may have other members, too.
+        said = versions.unknown(value["schema"], SCHEMA, f"{path}: anchor")
+        raise TrustError(str(said), code="unknown-schema")
     if not isinstance(value, dict) or set(value) != _HEADER_MEMBERS:
         raise InputError("header: not exactly the known members")
-    if value["schema"] != SCHEMA or isinstance(value["schema"], bool):
-        raise TrustError(f"anchor: schema: {str(value['schema'])[:20]} is not known here", code="unknown-schema")
     if value["origin"] != point.origin:
         raise InputError("header: it is about another origin than the checkpoint")
     place, seen, earlier = value["place"], value["seen"], value["earlier"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from provstore.errors import InputError, NotUnderstoodError, TrustError
 from provstore.evidence.keys import fingerprint, require_public
-from provstore.model import canonical
+from provstore.model import canonical, versions
 from provstore.model.canonical import Json
 
 TYPE = "provstore-private-key"
@@ -104,7 +104,7 @@ def parse(data: bytes, place: str) -> KeyDocument:
     if not isinstance(members, dict) or members.get("type") != TYPE:
         raise InputError(f"{place}: key file: not a private key of provstore")
     if type(members.get("version")) is not int or members["version"] != VERSION:
-        raise NotUnderstoodError(f"{place}: key file: version {members.get('version')!r:.40} is not known")
+        raise versions.unknown(members.get("version"), VERSION, f"{place}: key file", "version")
     if members.keys() != _MEMBERS:
         raise InputError(f"{place}: key file: its members are not exactly {', '.join(sorted(_MEMBERS))}")
     public = _public(members, place)

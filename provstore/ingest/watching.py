@@ -25,6 +25,7 @@ from provstore.evidence.recording.orders import Order
 from provstore.ingest.replicas import Disagreement, Replicas
 from provstore.ingest.watch_spool import SCHEMA, Notes, said_of_closed
 from provstore.model import signals as kinds
+from provstore.model import versions
 from provstore.model.finding import Finding
 from provstore.model.recording import ExternalSignal, SignalProblem
 from provstore.sources import capture_directory
@@ -119,6 +120,7 @@ class Watch:
 
     Raises:
         InputError: There is no such directory, or its state file is none.
+        NotUnderstoodError: Its state file is of a version that is not known here.
     """
 
     def __init__(
@@ -318,8 +320,9 @@ class Watch:
             return {}
         except (OSError, orjson.JSONDecodeError) as error:
             raise InputError(f"{path}: state of a watcher: {_said(error)}", hint="remove it to begin anew") from error
-        if not isinstance(said, dict) or said.get("schema") != SCHEMA:
-            raise InputError(f"{path}: state of a watcher: not of schema {SCHEMA}", hint="remove it to begin anew")
+        place = f"{path}: state of a watcher"
+        if not isinstance(said, dict) or not versions.is_known(said.get("schema"), SCHEMA, place):
+            raise InputError(f"{place}: not of schema {SCHEMA}", hint="remove it to begin anew")
         return said
 
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from provstore.errors import InputError, StoreError
-from provstore.model import canonical
+from provstore.errors import InputError, NotUnderstoodError, StoreError
+from provstore.model import canonical, versions
 from provstore.model.canonical import Json
 
 EVENT = "control"
@@ -24,6 +24,7 @@ ON, OFF = "on", "off"
 _FOLDER, _SPOOL, _STATE = "control", "spool", "state.json"
 _TEXTS = ("what", "state", "reason", "who", "host", "id")
 _MAX_TEXT = 2_000
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ def announce(journal: Path, change: Change) -> Change:
 
     Raises:
         InputError: One of its texts is too long.
+        NotUnderstoodError: What was switched before is kept in a version that is not known here.
         StoreError: It could not be made durable; nothing has changed.
     """
     for name in _TEXTS:
@@ -65,7 +67,10 @@ def announce(journal: Path, change: Change) -> Change:
     at_ns = change.at_ns if before is None else max(change.at_ns, before.at_ns + 1)
     kept = replace(change, at_ns=at_ns, id=uuid.uuid4().hex)
     try:
-        _put(journal / _FOLDER / _SPOOL / f"{kept.at_ns:020}-{kept.id}.json", canonical.encode(kept.event()))
+        _put(
+            journal / _FOLDER / _SPOOL / f"{kept.at_ns:020}-{kept.id}.json",
+            canonical.encode({**kept.event(), "schema": _SCHEMA}),
+        )
     except OSError as error:
         raise StoreError(f"{journal / _FOLDER}: control: {error.strerror}: nothing was changed") from error
     with contextlib.suppress(OSError):
@@ -79,6 +84,9 @@ def current(journal: Path, events: Iterable[Mapping[str, object]] = ()) -> dict[
     Args:
         journal: Directory of the journal; it need not exist.
         events: Contents of the journal's events, where the caller has them or :func:`is_remembered` says no.
+
+    Raises:
+        NotUnderstoodError: Something is kept in a version that is not known here: what holds cannot be told.
     """
     found = [change for said in events if (change := _change(said)) is not None]
     remembered = _read(journal / _FOLDER / _STATE)
@@ -93,13 +101,21 @@ def current(journal: Path, events: Iterable[Mapping[str, object]] = ()) -> dict[
 
 
 def is_remembered(journal: Path) -> bool:
-    """Return whether the state is at hand without reading the journal's events."""
+    """Return whether the state is at hand without reading the journal's events.
+
+    Raises:
+        NotUnderstoodError: It is kept in a version that is not known here.
+    """
     said = _read(journal / _FOLDER / _STATE)
     return said is not None and isinstance(said.get("changes"), list)
 
 
 def waiting(journal: Path) -> Iterator[tuple[Path, Change]]:
-    """Yield the changes that are no events of the journal yet, with their files, oldest first."""
+    """Yield the changes that are no events of the journal yet, with their files, oldest first.
+
+    Raises:
+        NotUnderstoodError: One is of a version that is not known here.
+    """
     try:
         names = sorted(entry.name for entry in os.scandir(journal / _FOLDER / _SPOOL))
     except OSError:
@@ -112,6 +128,15 @@ def waiting(journal: Path) -> Iterator[tuple[Path, Change]]:
             yield path, change
 
 
+def absorbable(journal: Path) -> list[tuple[Path, Change]]:
+    """Return what is waiting; nothing beside what a later version kept: that waits for a holder that knows it."""
+    try:
+        found = list(waiting(journal))
+        return found if found and current(journal) else []
+    except NotUnderstoodError:
+        return []
+
+
 def absorbed(journal: Path, paths: Iterable[Path], events: Iterable[Mapping[str, object]]) -> None:
     """Take away the files of changes that are events now; what cannot be done is done by the next holder."""
     with contextlib.suppress(OSError):
@@ -121,7 +146,7 @@ def absorbed(journal: Path, paths: Iterable[Path], events: Iterable[Mapping[str,
 
 
 def _remember(journal: Path, changes: Mapping[str, Change]) -> None:
-    said: dict[str, Json] = {"changes": [changes[what].event() for what in sorted(changes)], "schema": 1}
+    said: dict[str, Json] = {"changes": [changes[what].event() for what in sorted(changes)], "schema": _SCHEMA}
     _put(journal / _FOLDER / _STATE, canonical.encode(said))
 
 
@@ -151,7 +176,9 @@ def _read(path: Path) -> dict[str, Json] | None:
         said = canonical.parse(path.read_bytes(), thing="control file")
     except (OSError, InputError):
         return None
-    return said if isinstance(said, dict) else None
+    # A change of the first version need not say so.
+    is_known = isinstance(said, dict) and versions.is_known(said.get("schema", _SCHEMA), _SCHEMA, f"{path}: control")
+    return said if isinstance(said, dict) and is_known else None
 
 
 def _change(said: Mapping[str, object]) -> Change | None:

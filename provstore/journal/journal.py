@@ -375,7 +375,7 @@ class Journal:
 
     def _absorb(self) -> None:
         """Make events of what operators switched meanwhile; what a full disk refuses now waits for the next holder."""
-        waiting = list(control.waiting(self.directory))
+        waiting = control.absorbable(self.directory)
         if not waiting:
             return
         output, events = self._require_writer(), [said for _, said in self.events()]

@@ -18,6 +18,7 @@ import orjson
 
 from provstore.errors import InputError, StoreError
 from provstore.evidence import whole_files
+from provstore.model import versions
 
 SCHEMA = "provstore-control/1"
 FILE = "control.json"
@@ -79,6 +80,7 @@ def read(directory: Path) -> tuple[Order, ...]:
 
     Raises:
         InputError: The file is there and is no control file.
+        NotUnderstoodError: It is one of a version that is not known here.
     """
     path = directory / FILE
     try:
@@ -92,8 +94,8 @@ def read(directory: Path) -> tuple[Order, ...]:
         raise InputError(f"{path}: control file: more than {MAX_BYTES} bytes")
     try:
         said: Any = orjson.loads(data)
-        if said["schema"] != SCHEMA:
-            raise ValueError(f"schema {said['schema']!r:.80} is not {SCHEMA}")
+        if not versions.is_known(said["schema"], SCHEMA, f"{path}: control file"):
+            raise ValueError(f"schema: {said['schema']!r:.80} is not {SCHEMA}")
         return tuple(_order(entry) for entry in said["escalations"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: control file: {error}") from error
@@ -107,6 +109,7 @@ def give(directory: Path, order: Order) -> Order:
 
     Raises:
         InputError: There is no such directory, or its control file is none.
+        NotUnderstoodError: Its control file is of a version that is not known here.
         StoreError: It could not be made durable; nothing has changed.
     """
 
@@ -135,6 +138,7 @@ def close(directory: Path, scope: str | None = None, trigger: str | None = None)
 
     Raises:
         InputError: There is no such directory, or its control file is none.
+        NotUnderstoodError: Its control file is of a version that is not known here.
         StoreError: It could not be made durable; nothing has changed.
     """
 

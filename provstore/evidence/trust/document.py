@@ -14,7 +14,7 @@ from provstore.evidence.dsse import pae
 from provstore.evidence.keys import Signer, fingerprint, is_signed, signed
 from provstore.evidence.trust import fields
 from provstore.evidence.trust.keys import ACTIVE, FILE, REVOKED, Trust, TrustedKey
-from provstore.model import canonical
+from provstore.model import canonical, versions
 from provstore.model.canonical import Json
 
 PAYLOAD_TYPE = "application/vnd.provstore.trust+json"
@@ -139,7 +139,7 @@ def _opened(data: bytes, source: str) -> tuple[bytes, tuple[tuple[str, bytes], .
 def _trust(document: Json, source: str) -> Trust:
     fault = fields.Fault(source, "trust")
     if isinstance(document, dict) and not fields.is_schema(document, SCHEMA):
-        raise NotUnderstoodError(f"{source}: trust: schema {str(document.get('schema'))[:40]} is not known here")
+        raise versions.unknown(document.get("schema"), SCHEMA, f"{source}: trust")
     members = fault.members(document, _MEMBERS)
     lineage = members["lineage"]
     if not isinstance(lineage, str) or not is_lineage(lineage):

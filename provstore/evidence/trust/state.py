@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from provstore.errors import InputError, NotUnderstoodError, StoreError, TrustError
+from provstore.errors import InputError, StoreError, TrustError
 from provstore.evidence import whole_files
 from provstore.evidence.trust import fields
 from provstore.evidence.trust.document import SCHEMA
-from provstore.model import canonical
+from provstore.model import canonical, versions
 from provstore.model.canonical import Json
 
 _MAX_BYTES = 64 * 1024
@@ -125,7 +125,7 @@ def read_own(path: Path, fault: fields.Fault) -> Json:
     except InputError as error:
         raise fault(str(error)) from error
     if isinstance(value, dict) and not fields.is_schema(value, SCHEMA):
-        raise NotUnderstoodError(f"{path}: {fault.place}: its schema is not known here")
+        raise versions.unknown(value.get("schema"), SCHEMA, f"{path}: {fault.place}")
     if value is None:
         raise fault("an object is expected")
     return value

@@ -189,9 +189,12 @@ def test_orders_are_obeyed_at_the_step_they_name_and_open_escalations_are_found_
     assert (found, first) == (opened, 1)
 
 
-def test_a_broken_control_file_orders_nothing_and_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", '{"schema":"provstore-control/2","orders":[]}'], ids=["torn", "later"])
+def test_a_control_file_that_is_broken_or_of_a_later_version_orders_nothing_and_is_said(
+    tmp_path: Path, text: str
+) -> None:
     alarms = Alarms(tmp_path, 0, None, lambda one: None)
-    (tmp_path / orders.FILE).write_text("{")
+    (tmp_path / orders.FILE).write_text(text)
     faults: list[Any] = []
     guard = Guard(lambda *fault: faults.append(fault))
 
