@@ -19,6 +19,16 @@ from provstore.stores import GraphStore, open_store
 KINDS = ("memory", "embedded", "neo4j")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give whole files to workers in the order of ``tests/workers.py``; other ways to distribute stay as they are."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.workers import WholeFiles
+
+    return WholeFiles(config, log)
+
+
 def _server_module() -> ModuleType:
     path = Path(__file__).parent / "neo4j" / "server.py"
     found = sys.modules.get("provstore_test_server")

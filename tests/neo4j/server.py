@@ -80,7 +80,7 @@ def _local(version: str) -> Iterator[Server]:
         raise
     port = _free_port()
     log = (home / "server.log").open("wb")
-    memory = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"]
+    memory = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     launch = ["-cp", f"{jars}/*", *launcher, str(home / "neo4j"), str(port)]
     process = subprocess.Popen([java, *memory, *launch], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log)
     try:
