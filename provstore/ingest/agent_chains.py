@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from provstore.errors import InputError, NotUnderstoodError, StoreError
+from provstore.errors import InputError, NotUnderstoodError
 from provstore.evidence.aep import gather
 from provstore.evidence.aep.gathering import Gathered
 from provstore.evidence.aep.schema import RECORD
@@ -22,6 +22,7 @@ from provstore.ingest.given import Request
 from provstore.ingest.own_records import OwnRecords
 from provstore.ingest.upkeep import show_joins
 from provstore.journal import Journal, Origin
+from provstore.journal.kept import KeptBytes
 from provstore.model.aep import Container, RawRecord
 from provstore.model.agent_record import StatedAction, StatedFile, StatedRecord
 from provstore.model.block import Block
@@ -61,7 +62,7 @@ def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStor
     going = Ingest(journal, store)
     origin = Origin(digest, stated.size_bytes, READER, VERSION, path, element=file_iri(digest))
     is_known = going.is_known(_SCOPE, origin)
-    is_lost = is_known and not _is_kept(journal, origin)
+    is_lost = is_known and KeptBytes(journal.directory).fault(digest, stated.size_bytes) is not None
     if is_lost:
         warnings.append("its bytes were lost from the journal, and are kept again")
     is_new = bool(stated.records or not own) and (not is_known or is_lost)
@@ -78,14 +79,6 @@ def ingest_file(path: Path, request: Request, journal: Journal, store: GraphStor
         warnings=tuple(warnings[:_MOST_TOLD]),
     )
     return IngestReport(files=(file,), facts=going.facts, position=journal.position)
-
-
-def _is_kept(journal: Journal, origin: Origin) -> bool:
-    try:
-        journal.kept(origin.sha256, origin.size_bytes)
-    except StoreError:
-        return False
-    return True
 
 
 def _stated(container: Container, sha256: str, size_bytes: int, held: OwnRecords) -> tuple[StatedFile, int, int]:

@@ -19,6 +19,7 @@ from provstore.graph.recorded_ids import training_run_iri
 from provstore.ingest.own_records import OwnRecords
 from provstore.ingest.recording import stored_bundles
 from provstore.journal import BundleFrame, Journal, Origin, RecordFrame
+from provstore.journal.kept import KeptBytes
 from provstore.model import canonical, ids
 from provstore.model.action import TraceContext
 from provstore.model.aep import Container
@@ -80,9 +81,10 @@ def agent_files(journal: Journal, on_problem: Callable[[str], object] = lambda _
         for _, batch in journal.batches(lambda _: None)
         if batch.source is not None and batch.source.reader == READER
     }
+    kept = KeptBytes(journal.directory)
     for sha256, size in sorted(sizes.items()):
         try:
-            found = AgentFile(sha256, aep.read(journal.kept(sha256, size), name=f"sha256:{sha256}"))
+            found = AgentFile(sha256, aep.read(kept.file(sha256, size), name=f"sha256:{sha256}"))
         except (StoreError, InputError) as error:
             on_problem(str(error))
             continue

@@ -103,7 +103,8 @@ class Replicas:
                 data = file.read(_READ_BYTES)
         except OSError:
             return
-        end = data.rfind(b"\n") + 1
+        # Where so much is no whole line, it is none of a call: reading goes on behind it.
+        end = data.rfind(b"\n") + 1 or (len(data) if len(data) == _READ_BYTES else 0)
         self._offsets[path.name] = self._offsets.get(path.name, 0) + end
         for line in data[:end].split(b"\n"):
             if _CALL in line:

@@ -73,10 +73,10 @@ def _groups(path: Path) -> Iterator[Mapping[str, Any]]:
     stated = (_header(path) or {}).get("groups")
     yield from (one for one in (stated if isinstance(stated, list) else ()) if isinstance(one, dict))
     with contextlib.suppress(OSError), path.open("rb") as file:
-        for line in file:
+        for line, _ in capture_directory.whole_lines(file, path.name):
             if _GROUP in line:
                 with contextlib.suppress(InputError):
-                    yield capture_directory.parse(line.rstrip(b"\n"))
+                    yield capture_directory.parse(line)
 
 
 def _aliases(said: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from provstore.errors import InputError
 from provstore.evidence.aep import cutting
@@ -29,21 +29,39 @@ class Item:
     """Of its bytes, where ``data`` does not hold them."""
 
 
+class Readable(Protocol):
+    """Bytes that lie elsewhere, read as often as they are asked for and from their beginning on."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many there are."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """Return them as an open file, in which nothing need lead back."""
+        ...
+
+
 class Place:
     """A file, or bytes that stand for one.
 
     Args:
-        source: Either.
+        source: Either; or bytes that lie elsewhere, which are never held as a whole.
         name: What messages call it.
 
     Raises:
         InputError: It cannot be read.
     """
 
-    def __init__(self, source: Path | bytes, name: str) -> None:
+    def __init__(self, source: Path | bytes | Readable, name: str) -> None:
         self._source, self.name = source, name
+        self.size = self._size()
+
+    def _size(self) -> int:
+        if not isinstance(self._source, Path | bytes):
+            return self._source.size_bytes
         with self.open() as file:
-            self.size = file.seek(0, io.SEEK_END)
+            return file.seek(0, io.SEEK_END)
 
     def open(self) -> BinaryIO:
         """Return the bytes as an open file.
@@ -53,6 +71,8 @@ class Place:
         """
         if isinstance(self._source, bytes):
             return io.BytesIO(self._source)
+        if not isinstance(self._source, Path):
+            return self._source.open()
         try:
             return self._source.open("rb")
         except OSError as error:
@@ -73,13 +93,14 @@ class Place:
     def tail(self, most: int) -> tuple[int, bytes]:
         """Return the last bytes and where they begin."""
         with self.open() as file:
-            begin = file.seek(max(0, self.size - most))
-            return begin, file.read()
+            begin = max(0, self.size - most)
+            _go_on(file, begin)
+            return begin, file.read(most)
 
     def is_blank_from(self, offset: int) -> bool:
         """Return whether nothing but blanks follows."""
         with self.open() as file:
-            file.seek(offset)
+            _go_on(file, offset)
             while chunk := file.read(_CHUNK):
                 if chunk.strip(_BLANKS):
                     return False
@@ -96,10 +117,11 @@ class Lines:
 
     def __iter__(self) -> Iterator[Item]:
         with self.place.open() as file:
-            offset = 0
+            offset = number = 0
             while (self.end is None or offset < self.end) and (line := file.readline(MAX_BYTES + 1)):
+                number += 1
                 if len(line) > MAX_BYTES and not line.endswith(b"\n"):
-                    item, length = _oversized(file, line, offset)
+                    item, length = _oversized(file, line, offset, number)
                     yield item
                     offset += length
                     continue
@@ -122,14 +144,22 @@ def torn_at(place: Place) -> int | None:
     return None if is_whole else begin + start
 
 
-def _oversized(file: BinaryIO, line: bytes, offset: int) -> tuple[Item, int]:
+def _go_on(file: BinaryIO, offset: int) -> None:
+    """Go on to an offset in a file that is at its beginning, also where all before it has to be read."""
+    if file.seekable():
+        file.seek(offset)
+        return
+    while offset > 0 and (passed := len(file.read(min(offset, _CHUNK)))):
+        offset -= passed
+
+
+def _oversized(file: BinaryIO, line: bytes, offset: int, number: int) -> tuple[Item, int]:
     """Return a line that is too long by its digest alone, and its length."""
-    digest, length = hashlib.sha256(), 0
-    while line:
+    digest, length, is_ended = hashlib.sha256(), 0, False
+    while line and not is_ended:
         length += len(line)
+        is_ended = line.endswith(b"\n")
         digest.update(line.removesuffix(b"\n"))
-        if line.endswith(b"\n"):
-            break
-        line = file.readline(_CHUNK)
-    fault = f"a line of {length} bytes is longer than {MAX_BYTES}"
+        line = b"" if is_ended else file.readline(_CHUNK)
+    fault = f"line {number}: {length - is_ended} bytes are more than {MAX_BYTES}"
     return Item(offset, b"", fault, digest.hexdigest()), length

@@ -15,7 +15,7 @@ from provstore.evidence.aep.schema import RECORD
 from provstore.evidence.aep.text import MAX_BYTES, MAX_LEVELS, JsonText
 from provstore.model.aep import ARRAY, BUNDLE, COMPACTED, JSONL, LEDGER, Container, RawRecord
 from provstore.model.aep import RECORD as ONE
-from provstore.sources._aep_lines import Item, Lines, Place, torn_at
+from provstore.sources._aep_lines import Item, Lines, Place, Readable, torn_at
 
 FORMAT = "agent evidence"
 MAX_DOCUMENT = 256 * 1024 * 1024
@@ -39,11 +39,11 @@ def recognises(head: bytes) -> bool:
     )
 
 
-def read(source: Path | bytes, *, name: str | None = None) -> Container:
+def read(source: Path | bytes | Readable, *, name: str | None = None) -> Container:
     """Return the container that a file is.
 
     Args:
-        source: The file, or its bytes.
+        source: The file, or its bytes; those that lie elsewhere are read piece by piece.
         name: What messages call it; the name of the file when not given.
 
     Raises:

@@ -109,7 +109,7 @@ class Capture:
         """
         with span.path.open("rb") as file:
             file.seek(span.start)
-            for line, offset in _lines(file, span.path.name, span.end, None):
+            for line, offset in whole_lines(file, span.path.name, span.end):
                 if only is not None and only.search(line) is None:
                     continue
                 try:
@@ -193,7 +193,7 @@ def _index(path: Path, rank: int, attempts: dict[int, dict[int, CapturedRank]], 
     if not path.is_file() and not path.is_dir():
         raise InputError("is no file that has an end" if path.exists() else "leads nowhere")
     with path.open("rb") as file:
-        lines = _lines(file, path.name, None, problems)
+        lines = whole_lines(file, path.name, None, problems)
         header = _header(next(lines, (b"", 0))[0], rank)
         known = attempts.setdefault(header["attempt"], {})
         captured = known.setdefault(rank, CapturedRank(rank, header))
@@ -228,7 +228,9 @@ def _header(line: bytes, rank: int) -> dict[str, Any]:
     return said
 
 
-def _lines(file: BinaryIO, name: str, end: int | None, problems: Problems | None) -> Iterator[tuple[bytes, int]]:
+def whole_lines(
+    file: BinaryIO, name: str, end: int | None = None, problems: Problems | None = None
+) -> Iterator[tuple[bytes, int]]:
     """Yield each whole line without its end, and its offset; a torn or endless one is told and left out."""
     offset = file.tell()
     while end is None or offset < end:
