@@ -19,6 +19,10 @@ _LABEL_WIDTH = 9
 _SIDE = " wrong"
 """How an alternative of a tie ends: it names one side."""
 _STATUS_STYLE = {"healthy": "green", "findings": "bold red", "undecided": "yellow", "error": "bold red"}
+_NOT_ENDED = (
+    "had not ended when the dumps were written: one that is younger than 30 s, and than a tenth of its timeout, counts "
+    "as in flight. If the job stood still, dump it again later"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,9 @@ def _draw(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
 
 
 def _heading(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line]:
+    pending = diagnosis.coverage.get("pending") if diagnosis.status == "healthy" else None
     verdict = {
-        "healthy": "healthy, nothing waits and nothing disagrees",
+        "healthy": f"healthy, nothing {'has waited for long' if pending else 'waits'} and nothing disagrees",
         "findings": counted(len(diagnosis.findings), "finding"),
         "undecided": "cannot decide",
         "error": "no usable evidence",
@@ -96,6 +101,8 @@ def _heading(diagnosis: Diagnosis, detail: _Detail, width: int) -> Iterator[Line
     if seen:
         yield from _wrapped(seen, width, style="dim")
     yield from _left_out(diagnosis.coverage, detail, width)
+    if isinstance(pending, int) and pending:
+        yield from _wrapped(f"{counted(pending, 'call')} {_NOT_ENDED}", width, style="yellow")
 
 
 def _coverage_text(coverage: Mapping[str, object]) -> str:

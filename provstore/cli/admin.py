@@ -95,7 +95,8 @@ def escalate(
     scope: Annotated[str, typer.Option(metavar="SCOPE", help=f"What to record more deeply: {_SCOPE}")],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; stands in the record.")],
     steps: Annotated[
-        int | None, typer.Option(metavar="N", help="For so many steps [default: until deescalate].", min=1)
+        int | None,
+        typer.Option(metavar="N", help="For so many steps [default: until deescalate, or the epoch ends].", min=1),
     ] = None,
     directory: Annotated[Path | None, _DIRECTORY] = None,
 ) -> None:
@@ -111,7 +112,8 @@ def escalate(
     order = control.escalate(_given(directory), scope, reason, steps)
 
     def draw(console: Console) -> None:
-        length = f"for {counted(steps, 'step')}" if steps is not None else "until provstore admin deescalate"
+        until = "until the epoch ends" if order.scope == "epoch" else "until provstore admin deescalate"
+        length = f"for {counted(steps, 'step')}" if steps is not None else until
         if order.earlier_reasons:
             length += f"; before, for: {'; '.join(order.earlier_reasons)}"
         said = f"{order.name}: {order.scope} is recorded in full from step {order.first_step}, {length}"

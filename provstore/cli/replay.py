@@ -213,7 +213,8 @@ def _verdict_place(name: str) -> tuple[int, str]:
 def _verdict_lines(one: Recomputed, width: int) -> Iterator[Line]:
     verdict = one.verdict
     order = f" ({verdict.order})" if verdict.order else ""
-    text = f"{verdict.name}{order}: {one.op} {one.instance}, {verdict.compared_chunks} of {verdict.chunks} chunks"
+    text = f"{verdict.name}{order}: {one.op} {one.instance}"
+    text += f", {verdict.compared_chunks} of {counted(verdict.chunks, 'chunk')}" if verdict.chunks else ""
     style = _VERDICT_STYLE.get(verdict.name, "yellow")
     yield from (Line(line, style) for line in folded(text, width, "  ", "    "))
     for part in verdict.differences[:_SHOWN]:

@@ -219,8 +219,8 @@ def _finding(one: EvidenceFinding, width: int) -> Iterator[Line]:
     numbers += [f"rank {one.rank}"] if one.rank is not None else []
     head = f"{one.code}{' (' + ', '.join(numbers) + ')' if numbers else ''}: "
     place = f"{one.where}: " if one.where and one.where.partition(" ")[0] not in one.text else ""
-    follows = f"; follows from {one.cause}" if one.cause else ""
-    yield from (Line(line) for line in folded(f"{head}{place}{one.text}{follows}", width, "  ", "    "))
+    text = f"{one.text.removesuffix('.')}; follows from {one.cause}" if one.cause else one.text
+    yield from (Line(line) for line in folded(f"{head}{place}{text}", width, "  ", "    "))
 
 
 def _places(settings: Globals) -> list[Path]:

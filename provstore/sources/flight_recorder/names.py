@@ -17,6 +17,7 @@ _NEVER_READ = re.compile(
 )
 _SIDECAR = re.compile(r"(?:fr_meta_rank_|pgs_)(\d{1,18})\.json")
 _TENSORS = re.compile(r"tensor_rank_(\d{1,18})\.jsonl")
+_RECORDING = re.compile(r"capture-rank\d{1,7}(?:\.\d{1,6})?\.jsonl")
 _KNOWN = re.compile(r"(?:.*trace_rank_|.*_?rank_|_dump_|fr_.*_rank_)(?:(?P<host>.*[^0-9_].*)_)?-?\d+", re.DOTALL)
 _LAST_INTEGER = re.compile(r"(\d+)\D*\Z")
 
@@ -122,6 +123,11 @@ def tensors_rank(name: str) -> int | None:
     """Return the rank in the name of a tensor record, ``None`` for another file."""
     found = _TENSORS.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def is_recording(name: str) -> bool:
+    """Return whether this is the file that recording a live job leaves of a rank; it is no dump."""
+    return _RECORDING.fullmatch(name) is not None
 
 
 def never_read(name: str) -> str | None:

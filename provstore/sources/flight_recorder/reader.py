@@ -47,7 +47,7 @@ def read_dumps(
     used = {dump.file for dump in dumps}
     refusals = [*(item for item in found.refusals if item.file not in used), *refusals]
     if not dumps and not any(not item.skipped for item in refusals):
-        raise InputError(_nothing(given, refusals))
+        raise InputError(_nothing(given, refusals), hint=_recorded(refusals))
     tensor_files = tuple(path for path, _, _ in found.tensors)
     return ReadResult(_with_shared_inference(dumps, options), refusals, tensors, found.name, tensor_files)
 
@@ -57,6 +57,15 @@ def _nothing(given: Sequence[Path], refusals: Sequence[Refusal]) -> str:
     more = f" and {len(refusals) - 3} more" if len(refusals) > 3 else ""
     skipped = f" (skipped: {shown}{more})" if refusals else ""
     return f"{', '.join(map(str, given))}: no Flight Recorder dump is there{_stated(refusals)}{skipped}"
+
+
+def _recorded(refusals: Sequence[Refusal]) -> str | None:
+    """Return which command takes the recording of a live job that lies where dumps were looked for."""
+    for item in refusals:
+        if item.path is not None and names.is_recording(Path(item.path).name):
+            folder = Path(item.path).parent
+            return f"{Path(item.path).name} is the recording of a live job: provstore record {folder} stores it"
+    return None
 
 
 def _stated(refusals: Sequence[Refusal]) -> str:

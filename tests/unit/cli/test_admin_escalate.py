@@ -131,3 +131,11 @@ def test_the_reasons_of_an_order_and_of_its_extension_are_both_kept(command, hom
     assert "before, for: loss looks odd" in " ".join(answer.out.split())
     (only,) = orders.read(capture)
     assert only.reasons == ("loss looks odd", "host was replaced")
+
+
+def test_an_order_for_an_epoch_says_that_it_ends_with_the_epoch(command, home, capture):
+    answer = command("admin", "escalate", "--scope", "epoch", "--reason", "rest", "--directory", capture)
+    assert (answer.code, answer.out.strip()) == (
+        0,
+        "esc-0: epoch is recorded in full from step 44, until the epoch ends",
+    )

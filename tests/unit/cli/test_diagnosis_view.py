@@ -171,3 +171,17 @@ def test_ranks_that_a_text_begins_with_are_not_repeated_behind_it():
     lines = texts(Diagnosis("j", 0, "undecided", undecided=(reason,)))
 
     assert "  open     missing_dump: ranks 0,1,3: no dump" in lines
+
+
+def test_a_healthy_answer_names_calls_that_had_not_ended_and_from_when_on_they_count_as_waiting():
+    coverage = {"ranks_expected": 3, "ranks_seen": [0, 1, 2], "calls": 67, "pending": 4}
+    healthy = Diagnosis("my-job", 0, "healthy", coverage=coverage)
+    said = " ".join(" ".join(texts(healthy)).split())
+
+    assert "nothing waits" not in said
+    assert "healthy, nothing has waited for long and nothing disagrees" in said
+    assert "4 calls had not ended when the dumps were written" in said
+    assert "younger than 30 s, and than a tenth of its timeout, counts as in flight" in said
+    ended = dataclasses.replace(healthy, coverage={**coverage, "pending": 0})
+    assert texts(ended)[0] == "my-job, attempt 0: healthy, nothing waits and nothing disagrees"
+    assert "not ended" not in " ".join(texts(ended))

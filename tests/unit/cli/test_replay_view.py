@@ -91,3 +91,13 @@ def test_anchors_that_one_run_alone_has_are_not_counted_as_compared() -> None:
     assert [line.text for line in view.anchor_lines(found, 200)][-1] == (
         "  6 anchors differ or are missing; both runs have 6"
     )
+
+
+def test_chunks_are_counted_only_where_there_are_some() -> None:
+    whole = Recomputed("gloo/0@0-1/7", "all_reduce", 0, (0, 1), Verdict("explained", None, 2, 3))
+    none = Recomputed("gloo/0@0-1/8", "all_reduce", 0, (0, 1), Verdict("not-recomputable", None, 0, 0))
+    lines = [line.text for line in view._executed_lines((whole, none), 2, 100, verbose=False)]
+    assert lines[1:] == [
+        "  explained: all_reduce gloo/0@0-1/7, 2 of 3 chunks",
+        "  not-recomputable: all_reduce gloo/0@0-1/8",
+    ]

@@ -121,3 +121,12 @@ def test_a_trust_file_planted_in_the_store_is_refused_unread(signed, tmp_path):
     assert answer.code == 1
     assert "trust" in answer.err
     assert sorted(path.name for path in planted.parent.iterdir()) == before
+
+
+def test_what_a_finding_follows_from_ends_its_sentence() -> None:
+    text = "Run my-run, attempt 0, epoch 0: the 2 records of rank 1 are not the signed ones."
+    found = EvidenceFinding(
+        "my-run", 0, 0, None, "rank-head-mismatch", "epoch-0.dsse.json", text, 1, None, "root-mismatch"
+    )
+    said = [line.text for line in verification_lines(Verification("my-run", 0, findings=(found,)), width=200)]
+    assert any(line.endswith("are not the signed ones; follows from root-mismatch") for line in said)

@@ -279,6 +279,14 @@ def test_a_folder_without_any_dump_is_an_error_that_names_what_is_there(tmp_path
         read_dumps([tmp_path])
 
 
+def test_a_folder_with_a_recording_and_no_dump_says_which_command_takes_it(tmp_path):
+    (tmp_path / "capture-rank0.jsonl").write_text('{"t":"step","step":41}\n')
+
+    with pytest.raises(InputError, match="no Flight Recorder dump is there") as caught:
+        read_dumps([tmp_path])
+    assert f"provstore record {tmp_path}" in (caught.value.hint or "")
+
+
 def test_a_sidecar_without_a_dump_is_listed(tmp_path):
     dump(tmp_path / "rank_0")
     write_groups(tmp_path / "pgs_4.json", {})
