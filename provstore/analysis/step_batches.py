@@ -28,8 +28,8 @@ class RankData:
     epoch: int
     batches: Sequence[Row]
     """With ``batch``, ``count``, ``ids_digest``, ``skipped``, and ``step`` where it was known."""
-    anchors: Sequence[Row]
-    """With ``step`` and ``cursor``."""
+    anchors: Sequence[Row] | None
+    """With ``step`` and ``cursor``; ``None`` where those that were recorded cannot be read."""
     actions: Mapping[str, int | None]
     """``action_id`` → step of the rank's actions in this epoch, in program order."""
 
@@ -46,7 +46,7 @@ class RankData:
 
         Nothing is returned where none was noted, where one may belong to the step or not, and where one is missing.
         """
-        cursors = _cursors(self.anchors)
+        cursors = _cursors(self.anchors or ())
         certain = None if cursors is None else self._of_cursors(cursors, step)
         found: list[Row] = []
         for row in self.batches:
@@ -66,8 +66,11 @@ class RankData:
     def after_last_step(self) -> tuple[TrainingBatch, ...]:
         """Return the batches that the rank noted after the last step that it ended: those of a step that never did.
 
-        Nothing is returned where that step is not known to have counted its batches, and where one is missing.
+        Nothing is returned where that step is not known to have counted its batches, where one is missing, and where
+        the anchors cannot be read.
         """
+        if self.anchors is None:
+            return ()
         cursors = _cursors(self.anchors) if self.anchors else {}
         if cursors is None or max(self._steps(), default=-1) > max(cursors, default=-1):
             return ()

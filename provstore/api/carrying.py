@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from provstore import config
+from provstore.analysis.suspicion import ORIGIN
 from provstore.api.evidence_export import Evidence
 from provstore.api.opening import Opened, open_both
 from provstore.api.suspecting import suspected
-from provstore.errors import ConfigError, InputError
+from provstore.errors import ConfigError, IncompleteError, InputError
 from provstore.journal import Journal
 from provstore.model.codes import ACTION_FINDINGS, FINDINGS
 from provstore.model.evidence_report import CarriedFinding, CarriedPage, EvidenceList, RunEvidence
 from provstore.model.signal_codes import SIGNALS
+from provstore.model.suspicion import UNREADABLE
 from provstore.queries.findings import NamedAction, StoredFinding, named_actions, stored_findings
 from provstore.stores import GraphStore
 
@@ -23,7 +25,7 @@ LEAST_PREFIX = 4
 DEFAULT_LIMIT = 50
 _MOST_CANDIDATES = 20
 _CODES = frozenset(one.name for one in (*FINDINGS, *ACTION_FINDINGS, *SIGNALS))
-_JUDGED = frozenset(("nan-origin", *(one.name for one in ACTION_FINDINGS)))
+_JUDGED = frozenset((ORIGIN, *(one.name for one in ACTION_FINDINGS)))
 """Codes of what is judged from the stored content of actions."""
 
 Scope = tuple[str, int]
@@ -57,6 +59,7 @@ def listed_with(
     Raises:
         ConfigError: No such mode, or a limit or offset below 0.
         InputError: No such run; no such code, and no finding has this id, or several begin with it.
+        IncompleteError: No finding has this id, and not everything could be read that findings are judged by.
         StoreError: The store cannot be read.
         TrustError: A record is malformed.
     """
@@ -82,22 +85,25 @@ def carried(
             raise ConfigError(f"{number}: {name}: is below 0")
     everything = Evidence(opened.journal).listed(*asked, epoch=epoch, mode=mode)
     rows: list[CarriedFinding] = []
+    notes: list[str] = []
     for one in everything.runs:
         bundles = {found.epoch: found.digest for found in one.recorded}
-        found = _of(opened.journal, opened.graph, (one.run, one.attempt), finding)
+        found = _of(opened.journal, opened.graph, (one.run, one.attempt), finding, notes)
         rows += (row for row in _placed(found, bundles) if _is_asked(row, bundles, epoch, mode))
     keys = sorted({row.finding for row in rows})
     if finding not in _CODES and len(keys) != 1:
-        _refuse(finding, keys)
-    shown = CarriedPage(finding, tuple(rows[offset : offset + limit]), len(rows), offset)
+        _refuse(finding, keys, notes)
+    shown = CarriedPage(finding, tuple(rows[offset : offset + limit]), len(rows), offset, tuple(notes))
     runs = tuple(one for one in (_only(one, rows) for one in everything.runs) if one is not None)
     return EvidenceList(runs, shown)
 
 
-def _of(journal: Journal, graph: GraphStore, scope: Scope, asked: str) -> Iterator[CarriedFinding]:
-    """Yield what carries a finding in one attempt."""
+def _of(journal: Journal, graph: GraphStore, scope: Scope, asked: str, notes: list[str]) -> Iterator[CarriedFinding]:
+    """Yield what carries a finding in one attempt; what could not be read for it is added to the notes."""
     if asked in _JUDGED or asked not in _CODES:
-        for one in suspected(journal, *scope).suspicious:
+        judged = suspected(journal, *scope, of_nan=asked == ORIGIN)
+        notes += (f"{scope[0]}, attempt {scope[1]}: {one.what}" for one in judged.undecided if one.code == UNREADABLE)
+        for one in judged.suspicious:
             if _fits(asked, one.finding.code, one.finding.key):
                 stored = StoredFinding(
                     one.finding.key, one.finding.code, one.finding.confidence, one.finding.summary, (), None, None
@@ -156,7 +162,9 @@ def _only(one: RunEvidence, rows: list[CarriedFinding]) -> RunEvidence | None:
     return replace(one, recorded=tuple(found for found in one.recorded if found.epoch in epochs))
 
 
-def _refuse(asked: str, keys: list[str]) -> None:
+def _refuse(asked: str, keys: list[str], notes: list[str]) -> None:
+    if not keys and notes:
+        raise IncompleteError(f"{asked}: --finding: no finding that can be told has this id: {notes[0]}")
     if not keys:
         known = ", ".join(sorted(_CODES))
         raise InputError(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from provstore.analysis.rank_lists import ranks_text
 from provstore.api.drifting import stored_drifts
+from provstore.api.stored_tables import StoredTables, notes
+from provstore.evidence.epoch_bundles import ANCHORS, CHECKPOINTS
 from provstore.evidence.replay import AnchorComparison
 from provstore.evidence.replay.anchors import KindDifference
 
@@ -54,8 +56,10 @@ def explained(found: Divergence, anchors: AnchorComparison | None) -> Divergence
 
 
 def drifted(runs: Iterable[StoredRun], last: int | None) -> Iterator[str]:
-    """Yield which ranks of the runs no longer held what their replicas held, up to an epoch."""
+    """Yield which ranks of the runs no longer held what their replicas held, up to an epoch; and what is not known."""
     for run in runs:
-        for one in stored_drifts(run.journal, [part for part in run.bundles if last is None or part.epoch <= last]):
+        tables = StoredTables(run.journal)
+        for one in stored_drifts(tables, [part for part in run.bundles if last is None or part.epoch <= last]):
             said = [one.text(rank) for rank in one.minority] or [one.undecided().what]
             yield from (f"{run.run}: {text}" for text in said)
+        yield from (f"{run.run}: {one.what}" for one in notes(tables.unreadable(ANCHORS, CHECKPOINTS)))

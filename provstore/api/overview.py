@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from provstore.errors import InputError, ProvstoreError
+from provstore.errors import InputError, ProvstoreError, StoreError
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
 from provstore.journal import Journal, derived, ending
@@ -152,12 +152,20 @@ def _untrue(journal: Journal, scope: Scope) -> list[str]:
 def _judged(
     journal: Journal, scope: Scope, epochs: Sequence[int | None], keys: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Return what is kept of each of these epochs, and of all for ``None``."""
+    """Return what is kept of each of these epochs, and of all for ``None``.
+
+    Raises:
+        StoreError: Not everything can be read that it is judged by: nothing is kept of it, or compared with it.
+        TrustError: A record is malformed.
+    """
     from provstore.api.suspecting import suspected_in
+    from provstore.model.suspicion import UNREADABLE
 
     if not epochs:
         return {}
     judged = suspected_in(journal, *scope, epochs)
+    if gone := next((one for found in judged.values() for one in found.undecided if one.code == UNREADABLE), None):
+        raise StoreError(f"{scope[0]}: attempt {scope[1]}: {gone.what}")
     return {_key(epoch): {"found": _plain(one), "of": keys[_key(epoch)]} for epoch, one in judged.items()}
 
 

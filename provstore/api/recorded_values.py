@@ -10,6 +10,7 @@ from provstore.api.suspecting import suspected
 from provstore.ingest import recording
 from provstore.journal import Journal
 from provstore.model.finding import Diagnosis, Finding, Undecided
+from provstore.model.suspicion import UNREADABLE
 
 NAN = "nan"
 _OF_VALUES = (ORIGIN, DISAGREEMENT, DRIFT, OUTLIER)
@@ -68,14 +69,15 @@ def recorded_values(journal: Journal, scope: tuple[str, int], about: str | None)
     """
     if about not in {None, NAN}:
         return RecordedValues()
-    found = suspected(journal, *scope)
+    found = suspected(journal, *scope, of_nan=about == NAN)
     codes = _OF_VALUES if about is None else (ORIGIN,)
     findings = tuple(_first_of_each(one.finding for one in found.suspicious if one.finding.code in codes))
     with_flags = found.coverage.get("with_flags", 0) > 0
     open_ = tuple(
         one
         for one in found.undecided
-        if one.blocks_answer and ((one.code == _NO_VALUES and with_flags) or (one.code == _TIE and about is None))
+        if one.code == UNREADABLE
+        or (one.blocks_answer and ((one.code == _NO_VALUES and with_flags) or (one.code == _TIE and about is None)))
     )
     bundles = recording.stored_bundles(journal, *scope)
     ranks = {row["rank"] for bundle in bundles for row in bundle.record["ranks"] or ()}

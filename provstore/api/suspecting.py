@@ -14,9 +14,10 @@ from provstore.analysis.replicas import Drift
 from provstore.analysis.step_batches import RankData, with_batches
 from provstore.analysis.suspicion import ORIGIN, Sizes, suspicious
 from provstore.api.drifting import stored_drifts
+from provstore.api.stored_tables import StoredTables, notes, ranks_without
 from provstore.errors import InputError
 from provstore.evidence.content import statistics_line
-from provstore.evidence.epoch_bundles import ANCHORS, DATA, STATISTICS, STEPS
+from provstore.evidence.epoch_bundles import ANCHORS, CHECKPOINTS, DATA, STATISTICS, STEPS
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
 from provstore.journal import Journal
@@ -37,14 +38,24 @@ _NO_CONTENT = Undecided(
 )
 
 
-def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None) -> Suspicion:
+def suspected(journal: Journal, run: str, attempt: int, epoch: int | None = None, *, of_nan: bool = False) -> Suspicion:
     """Return the suspicious actions of one attempt, or of one training epoch of it.
+
+    A table beside the records that cannot be read is named among what stays open, ``unreadable_table``; the rest is
+    told.
+
+    Args:
+        journal: Where the records are.
+        run: The run.
+        attempt: Its incarnation.
+        epoch: Training epoch; all if it is not given.
+        of_nan: Only what tells of values that are not finite is read.
 
     Raises:
         StoreError: The journal is damaged there.
         TrustError: A record is malformed.
     """
-    return suspected_in(journal, run, attempt, (epoch,))[epoch]
+    return suspected_in(journal, run, attempt, (epoch,), of_nan=of_nan)[epoch]
 
 
 @contextlib.contextmanager
@@ -60,10 +71,12 @@ def _without_collecting() -> Iterator[None]:
 
 
 @_without_collecting()
-def suspected_in(journal: Journal, run: str, attempt: int, epochs: Sequence[int | None]) -> dict[int | None, Suspicion]:
+def suspected_in(
+    journal: Journal, run: str, attempt: int, epochs: Sequence[int | None], *, of_nan: bool = False
+) -> dict[int | None, Suspicion]:
     """Return the suspicious actions of several training epochs of one attempt, and of all of it for ``None``.
 
-    Everything is read once.
+    Everything is read once; see :func:`suspected`.
 
     Raises:
         StoreError: The journal is damaged there.
@@ -71,7 +84,10 @@ def suspected_in(journal: Journal, run: str, attempt: int, epochs: Sequence[int 
     """
     log = journal.evidence(run, attempt)
     stored = recording.stored_bundles(journal, run, attempt)
-    drifts = stored_drifts(journal, [one for one in stored if any(e is None or one.epoch <= e for e in epochs)])
+    tables = StoredTables(journal)
+    compared = [one for one in stored if not of_nan and any(e is None or one.epoch <= e for e in epochs)]
+    drifts = stored_drifts(tables, compared)
+    gaps = tables.unreadable(ANCHORS, CHECKPOINTS)
     has_content = next(log.lines(*_CONTENT), None) is not None
     found: dict[int | None, Suspicion] = {}
     judged: dict[tuple[int, ...], Suspicion] = {}
@@ -79,9 +95,10 @@ def suspected_in(journal: Journal, run: str, attempt: int, epochs: Sequence[int 
     for epoch in epochs:
         bundles = [one for one in stored if epoch in {None, one.epoch}]
         known = [one for one in drifts if epoch is None or one.place[0] <= epoch]
+        gone = notes(one for one in gaps if epoch is None or one.epoch <= epoch)
         if not (known or has_content):
             # Only identities are stored: nothing can be told, and nothing needs to be read.
-            found[epoch] = _without_content(bundles)
+            found[epoch] = _without_content(bundles, gone)
             continue
         if actions is None:
             actions = list(recording.actions(journal, run, attempt, epoch if len(epochs) == 1 else None))
@@ -89,33 +106,40 @@ def suspected_in(journal: Journal, run: str, attempt: int, epochs: Sequence[int 
         # Of an attempt with one epoch, all of it is that epoch.
         key = (len(own), *(one.index for one in bundles))
         if key not in judged:
-            judged[key] = _judged(journal, bundles, own, known, epoch)
+            one = _judged(tables, bundles, own, known, epoch, of_nan=of_nan)
+            judged[key] = replace(one, undecided=(*one.undecided, *gone))
         found[epoch] = judged[key]
     return found
 
 
-def _without_content(bundles: Sequence[StoredBundle]) -> Suspicion:
+def _without_content(bundles: Sequence[StoredBundle], gone: Sequence[Undecided]) -> Suspicion:
     counted = sum(int(one.record["actions"]["count"]) for one in bundles)
     none = {"actions": counted, "with_digests": 0, "with_flags": 0, "with_statistics": 0}
-    return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS,), coverage=none)
+    return Suspicion(undecided=(_NO_CONTENT if counted else _NO_ACTIONS, *gone), coverage=none)
 
 
 def _judged(
-    journal: Journal,
+    tables: StoredTables,
     bundles: Sequence[StoredBundle],
     actions: Sequence[Action],
     drifts: Sequence[Drift],
     epoch: int | None,
+    *,
+    of_nan: bool,
 ) -> Suspicion:
-    sizes = _sizes(journal, bundles)
+    sizes = {} if of_nan else _sizes(tables, bundles)
+    epochs = {one.epoch for one in bundles}
+    # Of an epoch that has lost statistics, ranks would be compared with those whose statistics happen to be left.
+    partly = {one.epoch for one in tables.unreadable(STATISTICS, epochs=epochs)}
     found = suspicious(
         actions,
-        (lambda action: _put_in(action, sizes)) if sizes else None,
-        losses=_losses(journal, bundles),
+        (lambda action: None if action.epoch in partly else _put_in(action, sizes)) if sizes else None,
+        losses=_losses(tables, bundles),
         drifts=[one for one in drifts if epoch in {None, one.place[0]}],
     )
-    found = _told_batches(journal, bundles, actions, found)
-    found = replace(found, undecided=(*found.undecided, *_earlier(drifts, epoch)))
+    found = _told_batches(tables, bundles, actions, found)
+    gone = notes(tables.unreadable(STEPS, STATISTICS, epochs=epochs))
+    found = replace(found, undecided=(*found.undecided, *_earlier(drifts, epoch), *gone))
     unflagged = found.coverage["calls"] - found.coverage["with_flags"]
     if not unflagged:
         return found
@@ -138,42 +162,65 @@ def _earlier(drifts: Sequence[Drift], epoch: int | None) -> Iterator[Undecided]:
 
 
 def _told_batches(
-    journal: Journal, bundles: Sequence[StoredBundle], actions: Sequence[Action], found: Suspicion
+    tables: StoredTables, bundles: Sequence[StoredBundle], actions: Sequence[Action], found: Suspicion
 ) -> Suspicion:
     """Return what was found with the batches that each origin of a NaN was recorded to have in its step."""
     origins = [one.action for one in found.suspicious if one.finding.code == ORIGIN]
     batches: dict[str, tuple[TrainingBatch, ...]] = {}
-    for epoch in {one.epoch for one in origins if one.epoch is not None}:
+    for epoch in sorted({one.epoch for one in origins if one.epoch is not None}):
         own = {one.action_id: one.rank for one in origins if one.epoch == epoch}
-        data = _data(journal, [one for one in bundles if one.epoch == epoch], actions, epoch, {*own.values()})
-        batches |= {name: data[rank].of_action(name) for name, rank in own.items()}
-    told = (
+        parts = [one for one in bundles if one.epoch == epoch]
+        data = _data(tables, parts, actions, epoch, {*own.values()})
+        told = {name: data[rank].of_action(name) for name, rank in own.items() if rank in data}
+        batches |= told
+        is_noted = any(one.blobs(DATA) for one in parts)
+        silent = sorted({rank for name, rank in own.items() if is_noted and not told.get(name)})
+        found = replace(found, undecided=(*found.undecided, *_without_batches(tables, epoch, silent)))
+    named = (
         with_batches(one, batches.get(one.action.action_id, ())) if one.finding.code == ORIGIN else one
         for one in found.suspicious
     )
-    return replace(found, suspicious=tuple(told)) if batches else found
+    return replace(found, suspicious=tuple(named)) if batches else found
+
+
+def _without_batches(tables: StoredTables, epoch: int, ranks: Sequence[int]) -> Iterator[Undecided]:
+    """Yield why the batches of some ranks are not told, where a table that cannot be read is the reason."""
+    of_table: dict[str, list[int]] = {}
+    gone = ranks_without(tables.unreadable(DATA, ANCHORS, epochs=(epoch,)), ranks)
+    for rank, one in gone.items():
+        of_table.setdefault(one.sha256, []).append(rank)
+    for own in of_table.values():
+        yield gone[own[0]].of_batches(own)
 
 
 def _data(
-    journal: Journal, bundles: Sequence[StoredBundle], actions: Sequence[Action], epoch: int, ranks: AbstractSet[int]
+    tables: StoredTables,
+    bundles: Sequence[StoredBundle],
+    actions: Sequence[Action],
+    epoch: int,
+    ranks: AbstractSet[int],
 ) -> dict[int, RankData]:
-    """Return what some ranks noted of their data in one training epoch."""
+    """Return what some ranks noted of their data in one training epoch; nothing of those of whom a part is lost."""
     rows: dict[str, dict[int, list[dict[str, Any]]]] = {role: {rank: [] for rank in ranks} for role in (DATA, ANCHORS)}
     for role, bundle in ((role, bundle) for bundle in bundles for role in rows):
-        for row in recording.table(journal, bundle, role):
+        for row in tables.rows(bundle, role):
             if row.get("rank") in ranks:
                 rows[role][row["rank"]].append(row)
     steps: dict[int, dict[str, int | None]] = {rank: {} for rank in ranks}
     for action in actions:
         if action.rank in ranks and action.epoch == epoch:
             steps[action.rank][action.action_id] = action.step
-    return {rank: RankData(epoch, rows[DATA][rank], rows[ANCHORS][rank], steps[rank]) for rank in ranks}
+    gone, uncounted = (ranks_without(tables.unreadable(role, epochs=(epoch,)), ranks) for role in (DATA, ANCHORS))
+    return {
+        rank: RankData(epoch, rows[DATA][rank], None if rank in uncounted else rows[ANCHORS][rank], steps[rank])
+        for rank in ranks - gone.keys()
+    }
 
 
-def _losses(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[int, dict[int, float]]:
-    """Return the loss that each rank stated, by rank and step."""
+def _losses(tables: StoredTables, bundles: Sequence[StoredBundle]) -> dict[int, dict[int, float]]:
+    """Return the loss that each rank stated, by rank and step: of all epochs before one whose losses are lost."""
     found: dict[int, dict[int, float]] = {}
-    for row in (row for bundle in bundles for row in recording.table(journal, bundle, STEPS)):
+    for row in tables.rows_until_unreadable(bundles, STEPS):
         rank, step, loss = row.get("rank"), row.get("step"), row.get("loss")
         if type(rank) is int and type(step) is int and isinstance(loss, str):
             with contextlib.suppress(InputError):
@@ -181,11 +228,11 @@ def _losses(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[int, dict
     return found
 
 
-def _sizes(journal: Journal, bundles: Sequence[StoredBundle]) -> dict[str, Sizes]:
+def _sizes(tables: StoredTables, bundles: Sequence[StoredBundle]) -> dict[str, Sizes]:
     """Return the sizes that each stored line of statistics tells, by the reference that actions have to it."""
     found: dict[str, Sizes] = {}
     for bundle in bundles:
-        for line in recording.table_lines(journal, bundle, STATISTICS):
+        for line in (line for _, lines in tables.lines(bundle, STATISTICS) for line in lines):
             ref = statistics_line.ref(line)
             if ref in found:  # what a call gives to all its ranks alike has the same line on each of them
                 continue

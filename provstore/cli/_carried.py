@@ -19,8 +19,8 @@ _COLUMNS = ("run", "attempt", "epoch", "rank", "step", "action", "finding", "bun
 def draw_carried(console: Console, page: CarriedPage) -> None:
     """Print a page of what carries a finding."""
     if not page.total:
-        console.print(f"{page.asked}: no action and no bundle carries it", style="dim", markup=False)
-        return
+        known = " that can be read" if page.notes else ""
+        console.print(f"{page.asked}: no action and no bundle{known} carries it", style="dim", markup=False)
     several = len({row.code for row in page.rows}) > 1
     summaries = dict.fromkeys((row.code, row.summary) for row in page.rows)
     for code, summary in summaries:
@@ -35,3 +35,5 @@ def draw_carried(console: Console, page: CarriedPage) -> None:
     if page.has_more:
         shown = f"{page.offset + 1} to {page.offset + len(page.rows)} of {counted(page.total, 'row')}"
         console.print(f"{shown}: --offset and --limit show the others", style="dim")
+    for note in page.notes:
+        print_lines(console, (Line(text, "yellow") for text in folded(note, console.width, "note  ", "      ")))

@@ -89,7 +89,7 @@ def list_(
     """List signed bundles and recorded epochs of each run.
 
     What they state is shown as stated; provstore verify tells whether it holds. Exit code: 0 listed, 2 no such run or
-    finding, 7 journal unavailable.
+    finding, 3 nothing that can be read carries the finding, 7 journal unavailable.
     """
     screen = Screen(settings)
     if finding is not None:
@@ -111,7 +111,10 @@ def list_(
 
         with opened(settings.store, settings.journal) as evidence:
             found = evidence.listed(run_of(run), attempt, epoch=epoch, mode=mode)
-    screen.show(found.to_dict(), lambda console: _draw_list(console, found))
+    page = found.carried
+    is_open = page is not None and page.notes and not page.total
+    code = errors.EXIT_UNDECIDED if is_open else errors.EXIT_OK
+    screen.show(found.to_dict(), lambda console: _draw_list(console, found), code)
 
 
 def show(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,23 +116,25 @@ def table(journal: Journal, bundle: StoredBundle, role: str) -> Iterator[dict[st
         StoreError: A blob is missing or altered, or holds something that is no table.
     """
     for blob in bundle.blobs(role):
-        for number, line in enumerate(journal.kept(blob["sha256"], blob["bytes"]).splitlines(), 1):
-            try:
-                row = canonical.parse(line, max_bytes=_MAX_TABLE_LINE)
-            except InputError as error:
-                raise StoreError(f"journal: blob {blob['sha256']}: line {number}: {error}") from error
-            if isinstance(row, dict):
-                yield row
+        try:
+            yield from rows_of(journal.kept(blob["sha256"], blob["bytes"]).splitlines())
+        except InputError as error:
+            raise StoreError(f"journal: blob {blob['sha256']}: {error}") from error
 
 
-def table_lines(journal: Journal, bundle: StoredBundle, role: str) -> Iterator[bytes]:
-    """Yield the lines of a bundle's table as they are stored, for a reader that checks them itself.
+def rows_of(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table's lines; floats are ``f64:`` texts.
 
     Raises:
-        StoreError: A blob is missing or altered.
+        InputError: A line is none of a table.
     """
-    for blob in bundle.blobs(role):
-        yield from journal.kept(blob["sha256"], blob["bytes"]).splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            row = canonical.parse(line, max_bytes=_MAX_TABLE_LINE)
+        except InputError as error:
+            raise InputError(f"line {number}: {error}") from error
+        if isinstance(row, dict):
+            yield row
 
 
 def blob(journal: Journal, bundle: StoredBundle, sha256: str) -> bytes:

@@ -140,6 +140,14 @@ REASONS = (
         "record tensor_rank_<rank>.jsonl beside the dumps, for every call from the start",
     ),
     Code(
+        "unreadable-table",
+        "A table beside the records cannot be read",
+        "note",
+        "Losses, batches, anchors, checkpoints or statistics of an epoch are kept in a file beside the journal that is "
+        "missing, cut off or altered: what they would tell stays open, and the rest is answered.",
+        "provstore verify names what is damaged; bring the file back from a copy of the journal",
+    ),
+    Code(
         "no-frames",
         "No stack frames are recorded",
         "note",

@@ -117,6 +117,8 @@ class CarriedPage:
     rows: tuple[CarriedFinding, ...]
     total: int
     offset: int
+    notes: tuple[str, ...] = ()
+    """What could not be read, so that more may carry it, or more be told of what does."""
 
     @property
     def has_more(self) -> bool:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from provstore.model.action import Action
 from provstore.model.finding import Finding, Undecided
 
+UNREADABLE = "unreadable_table"
+"""Code of what stays open because a table beside the records cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class SuspiciousAction:
