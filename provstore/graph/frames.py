@@ -10,14 +10,20 @@ from provstore.model.dump import Frame
 _TORCH = re.compile(
     r"(^|/)(site|dist)-packages/torch/|(^|/)torch/(distributed|nn|_dynamo|_inductor|autograd|optim|utils)/"
 )
+_RECORDER = re.compile(r"(^|/)provstore/capture/")
+"""Methods of torch that a recorder has wrapped are called through its own."""
 _STANDARD_LIBRARY = re.compile(r"(^|/)lib(64)?/python\d[\d.]*/(?!(site|dist)-packages/)|^<frozen ")
 
 
 def user_frame(stack: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame outside torch and the standard library, else the outermost; None for no frames."""
+    """Return the innermost frame outside torch, its recorder and the standard library, else the outermost.
+
+    Returns:
+        ``None`` for no frames.
+    """
     for frame in stack:
         path = frame.filename.replace("\\", "/")
-        if path and not _TORCH.search(path) and not _STANDARD_LIBRARY.search(path):
+        if path and not any(known.search(path) for known in (_TORCH, _RECORDER, _STANDARD_LIBRARY)):
             return frame
     return stack[-1] if stack else None
 
