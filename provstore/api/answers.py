@@ -6,14 +6,17 @@ import difflib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import orjson
 
 from provstore import cypher
+from provstore.cypher.guard import properties_of
 from provstore.errors import ConfigError, InputError
 from provstore.model.report import Answer
+from provstore.model.schema import EVIDENCE_PROPERTIES, PROPERTIES
 from provstore.stores import GraphStore
 
 
@@ -26,6 +29,24 @@ def answer(store: GraphStore, query: cypher.Query, parameters: Mapping[str, obje
     return Answer(columns, found, rows.complete, rows.reason, notes)
 
 
+def asked_freely(store: GraphStore, text: str, parameters: Mapping[str, object]) -> Answer:
+    """Return the rows of a user's own query; a name that no captured property has is told, not answered by nothing.
+
+    Raises:
+        InputError: The text could do more than read; the message names the word.
+    """
+    found = answer(store, cypher.adhoc(text), parameters)
+    known = (*PROPERTIES, *EVIDENCE_PROPERTIES)
+    unknown = (name for name in properties_of(text) if name not in known)
+    return replace(found, notes=(*found.notes, *(_unknown_property(name, known) for name in unknown)))
+
+
+def _unknown_property(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, _MOST_NEAR)
+    said = f"near to it: {', '.join(near)}" if near else "docs/reference/protocol.md lists them"
+    return f"{name}: no captured property has this name; {said}"
+
+
 def _frames(text: object) -> list[str]:
     """Return a stored stack as ``file:line function`` texts, innermost first."""
     return [f"{file}:{line} {name}" for name, file, line in orjson.loads(str(text))]
@@ -33,6 +54,7 @@ def _frames(text: object) -> list[str]:
 
 READ_QUERIES = "read/"
 _MOST_NAMED = 8
+_MOST_NEAR = 3
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from provstore import config, cypher
+from provstore import config
 from provstore.api import store_doors
 from provstore.api.lagging import REASON, hinting, incomplete
 from provstore.api.opening import Opened, OpenedGraph, open_both, open_graph, with_journal
@@ -337,9 +337,9 @@ class Store:
         Raises:
             InputError: The text could do more than read; the message names the word.
         """
-        from provstore.api.answers import answer
+        from provstore.api.answers import asked_freely
 
-        return incomplete(answer(self._graph, cypher.adhoc(text), parameters), self._late)
+        return incomplete(asked_freely(self._graph, text, parameters), self._late)
 
     def scope_of(self, run: str | None, attempt: int | None) -> tuple[str, int]:
         """Return run and attempt, where one is left out that of which the store holds one.

@@ -45,7 +45,7 @@ PROPERTIES: Mapping[str, tuple[str, str]] = {
     "output_dtypes": ("string", "JSON list of element types"),
     "timeout_ms": ("int64", "configured timeout"),
     "frames": ("string", "JSON list of [function, file, line], innermost first"),
-    "user_frame": ("string", "file:line function of the innermost frame outside torch, its recorder and the standard library"),
+    "user_frame": ("string", "file:line function of the innermost frame outside torch, its recorder and Python"),
     "name": ("string", "name of a process group or file"),
     "desc": ("string", "description of a process group"),
     "ranks": ("list<int64>", "members of a process group, in group order"),

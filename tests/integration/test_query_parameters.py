@@ -114,3 +114,19 @@ def test_a_run_that_is_not_there_is_answered_with_those_that_are(
     with pytest.raises(InputError, match="the store holds none") as caught:
         store.query("evidence/unsigned", **asked)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("finite_out", "finite_out: no captured property has this name; near to it: is_finite_out"),
+        ("zzz", "zzz: no captured property has this name; docs/reference/protocol.md lists them"),
+    ],
+)
+def test_a_name_that_no_property_has_is_told_beside_what_cypher_counts(
+    store: provstore.Store, name: str, said: str
+) -> None:
+    found = store.cypher(f"MATCH (n) WHERE n.{name} = false AND n.run = 'live' RETURN count(*) AS n")
+
+    assert found.rows == ({"n": 0},)
+    assert [note.startswith(said) for note in found.notes] == [True]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from provstore.cypher import adhoc
-from provstore.cypher.guard import FIRST_WORDS, MAX_TEXT_BYTES, VERBS
+from provstore.cypher.guard import FIRST_WORDS, MAX_TEXT_BYTES, VERBS, properties_of
 from provstore.errors import InputError
 
 ALLOWED = [
@@ -123,3 +123,20 @@ def test_any_text_is_either_refused_or_begins_with_a_reading_clause(text):
 def test_an_adhoc_query_carries_its_limits_and_parameters():
     query = adhoc("MATCH (n {a: $a, b: $b, c: $a}) WHERE n.d = '$text' RETURN n // $comment")
     assert (query.params, query.timeout_seconds, query.max_rows) == (("a", "b"), 10.0, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            'MATCH (a:Action {run: "x", rank: 1}) WHERE a.finite_out = false RETURN count(*)',
+            ("run", "rank", "finite_out"),
+        ),
+        ("MATCH (a)-[u:USED {scope: $s}]->(b:`Tensor State` {iri: 1}) RETURN u.`basis`", ("scope", "iri", "basis")),
+        ("MATCH (a) WITH {own: a.rank, more: [1, {deep: a.seq}]} AS m RETURN m.own, m.more", ("rank", "seq")),
+        ("RETURN 1.5 AS a, 'x.y {z: 1}' AS b, $p", ()),
+        ("MATCH (a)-[:USED*1..3]->(b) RETURN a.rank, b.rank", ("rank",)),
+    ],
+)
+def test_the_properties_that_a_text_reads_are_named_once(text, names):
+    assert properties_of(text) == names
