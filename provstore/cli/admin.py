@@ -102,9 +102,9 @@ def escalate(
 ) -> None:
     """Have a running job record a scope in full.
 
-    All ranks begin at one step, three after the latest that is recorded. An order for a scope that has one makes it
-    last longer, and both reasons are kept. Exit code: 0 ordered, 2 no such directory, rank, group or host, or the job
-    has ended, 4 a later version ordered there, 6 safe mode, 7 it cannot be written.
+    All ranks begin at one step, three after the latest that is recorded, or the second one where none is. An order for
+    a scope that has one makes it last longer, and both reasons are kept. Exit code: 0 ordered, 2 no such directory,
+    rank, group or host, or the job has ended, 4 a later version ordered there, 6 safe mode, 7 it cannot be written.
     """
     from provstore.api import control
 
@@ -116,7 +116,7 @@ def escalate(
         length = f"for {counted(steps, 'step')}" if steps is not None else until
         if order.earlier_reasons:
             length += f"; before, for: {'; '.join(order.earlier_reasons)}"
-        said = f"{order.name}: {order.scope} is recorded in full from step {order.first_step}, {length}"
+        said = f"{order.name}: {order.scope} is recorded in full from {order.beginning}, {length}"
         print_lines(console, (Line(text) for text in folded(said, console.width, "", "  ")))
 
     Screen(settings).show({"ordered": asdict(order)}, draw)

@@ -135,7 +135,7 @@ def _lines(found: Polled, width: int) -> Iterator[Line]:
         )
     for order in found.ordered:
         length = "" if order.steps is None else f" for {order.steps} steps"
-        text = f"ordered: {order.name}: {order.scope} is recorded in full from step {order.first_step}{length}"
+        text = f"ordered: {order.name}: {order.scope} is recorded in full from {order.beginning}{length}"
         yield from (Line(part, "bold") for part in folded(text, width, "", "  "))
     for order in found.closed:
         yield from _said(f"over: {order.name}: {order.scope}", width)

@@ -16,7 +16,8 @@ class Ordered:
     """What orders keep open on this rank.
 
     An order holds from the step it names, on all ranks alike; a rank that reads it later opens it late, which its
-    ``opened_step`` and its evidence show. What was ordered before a rank looked for the first time is not late.
+    ``opened_step`` and its evidence show. What was ordered before a rank looked for the first time is not late. An
+    order that was given before any step begins with the first step of this process.
     """
 
     def __init__(self) -> None:
@@ -24,6 +25,8 @@ class Ordered:
         self._over: set[int] = set()
         self.open: dict[int, Escalation] = {}
         """Number of the order → the escalation, with the reason of its beginning."""
+        self._first: int | None = None
+        """Step at whose end it was looked first."""
         self._looked_at: int | None = None
         """Step at whose end it was looked last."""
         self._told: dict[int, int] = {}
@@ -36,12 +39,14 @@ class Ordered:
     def step(self, step: int, at_ns: int) -> list[Escalation]:
         """Return what opens, is made to last longer, or closes at this step."""
         news: list[Escalation] = []
+        self._first = step if self._first is None else self._first
         for number, order in self._orders.items():
             current = self.open.get(number)
-            reason = _end(order, step)
-            if current is None and reason is None and step >= order.from_step and number not in self._over:
-                is_late = self._looked_at is not None and self._looked_at >= order.from_step
-                late = step - order.from_step if is_late else 0
+            begin = self._first if order.before_steps else order.from_step
+            reason = _end(order, begin, step)
+            if current is None and reason is None and step >= begin and number not in self._over:
+                is_late = self._looked_at is not None and self._looked_at >= begin
+                late = step - begin if is_late else 0
                 self.open[number] = _opened(order, step, at_ns, late)
                 news.append(self.open[number])
             elif current is not None and reason is not None:
@@ -74,10 +79,10 @@ class Ordered:
         return replace(one, closed_ns=at_ns, closed_step=step, close_reason=reason, event="closed")
 
 
-def _end(order: Order, step: int) -> str | None:
+def _end(order: Order, begin: int, step: int) -> str | None:
     if order.is_closed:
         return "deescalated" if order.trigger == "manual" else "clear"
-    return "steps-over" if order.steps is not None and step >= order.from_step + order.steps else None
+    return "steps-over" if order.steps is not None and step >= begin + order.steps else None
 
 
 def _opened(order: Order, step: int, at_ns: int, late: int) -> Escalation:

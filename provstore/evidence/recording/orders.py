@@ -33,6 +33,9 @@ MOST_REASONS = 16
 Answer = TypeVar("Answer")
 
 _TAIL_BYTES = 1 << 18
+_STEP_MEMBER = b'"step"'
+_NOT_OF_STEPS = frozenset(("epoch", "epoch-end", "rng", "checkpoint"))
+"""Lines that a resumed job writes before it has ended a step; until then it does not know its number."""
 _TEXTS = ("trigger", "scope", "rule", "reason", "source")
 
 
@@ -58,11 +61,18 @@ class Order:
     threshold: float | None = None
     earlier_reasons: tuple[str, ...] = ()
     """What was given before ``reason``, oldest first, where it was made to last longer."""
+    before_steps: bool = False
+    """It was given before any step was recorded: it begins with the first one, whatever number that has."""
 
     @property
     def first_step(self) -> int:
         """The first training step that is recorded as it says, by ranks that read it in time."""
         return self.from_step + 1
+
+    @property
+    def beginning(self) -> str:
+        """The first step that is recorded as it says, in words."""
+        return "the second step that is recorded" if self.before_steps else f"step {self.first_step}"
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -77,6 +87,8 @@ class Order:
 
 def read(directory: Path) -> tuple[Order, ...]:
     """Return what is ordered, oldest first; nothing where there is no control file.
+
+    What was ordered before the first step has that step as its beginning once a rank has recorded it.
 
     Raises:
         InputError: The file is there and is no control file.
@@ -96,16 +108,18 @@ def read(directory: Path) -> tuple[Order, ...]:
         said: Any = orjson.loads(data)
         if not versions.is_known(said["schema"], SCHEMA, f"{path}: control file"):
             raise ValueError(f"schema: {said['schema']!r:.80} is not {SCHEMA}")
-        return tuple(_order(entry) for entry in said["escalations"])
+        found = tuple(_order(entry) for entry in said["escalations"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: control file: {error}") from error
+    first = first_step(directory) if any(one.before_steps for one in found) else None
+    return found if first is None else tuple(_begun(one, first) for one in found)
 
 
 def give(directory: Path, order: Order) -> Order:
     """Add an order, or make the one in force for its trigger and scope last longer; return it as it stands.
 
     Its number and its first step are set here: a number is never given twice, and an order takes effect
-    ``STEPS_AHEAD`` steps after the latest step that any rank has recorded.
+    ``STEPS_AHEAD`` steps after the latest step that any rank has recorded, or with the first one.
 
     Raises:
         InputError: There is no such directory, or its control file is none.
@@ -122,7 +136,8 @@ def give(directory: Path, order: Order) -> Order:
             )
             return [longer if one is same else one for one in known], longer
         number = max((one.number for one in known), default=-1) + 1
-        fresh = replace(order, number=number, from_step=(now + STEPS_AHEAD) if now is not None else 0)
+        from_step = 0 if now is None else now + STEPS_AHEAD
+        fresh = replace(order, number=number, from_step=from_step, before_steps=now is None)
         return [*known, fresh], fresh
 
     return _change(directory, changed)
@@ -156,6 +171,27 @@ def latest_step(directory: Path) -> int | None:
     return max((step for step in steps if step is not None), default=None)
 
 
+def first_step(directory: Path) -> int | None:
+    """Return the first training step that a rank's earliest process recorded; ``None`` where none has recorded one."""
+    # All ranks begin with the same step: the first file that tells is enough.
+    for path in sorted(directory.glob("capture-rank*.jsonl"), key=_restart):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            for line in file:
+                if _STEP_MEMBER in line and (step := _step_of(line)) is not None:
+                    return step
+    return None
+
+
+def _begun(one: Order, first: int) -> Order:
+    return replace(one, from_step=first, before_steps=False) if one.before_steps else one
+
+
+def _restart(path: Path) -> tuple[int, str]:
+    """Return what puts the files of earlier processes first."""
+    number = path.name.split(".")[1]
+    return int(number) if number.isascii() and number.isdecimal() else 0, path.name
+
+
 def _is_same(one: Order, other: Order) -> bool:
     return (one.trigger, one.scope, one.rule) == (other.trigger, other.scope, other.rule) and not one.is_closed
 
@@ -182,11 +218,17 @@ def _last_step(path: Path) -> int | None:
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
         for line in reversed(file.read().split(b"\n")):
-            with contextlib.suppress(orjson.JSONDecodeError):
-                said = orjson.loads(line)
-                step = said.get("step") if isinstance(said, dict) else None
-                if type(step) is int:
-                    return step
+            if (step := _step_of(line)) is not None:
+                return step
+    return None
+
+
+def _step_of(line: bytes) -> int | None:
+    """Return the step that a line states, if that step has ended: others only say where the job was taken to be."""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        said = orjson.loads(line)
+        step = said.get("step") if isinstance(said, dict) and said.get("t") not in _NOT_OF_STEPS else None
+        return step if type(step) is int else None
     return None
 
 
@@ -240,12 +282,18 @@ def _order(said: Any) -> Order:
         raise ValueError("escalations: a text is of another type")
     if not all(type(number) is int and number >= 0 for number in (*numbers.values(), 0 if steps is None else steps)):
         raise ValueError("escalations: a number is of another type, or below 0")
-    if type(closed) is not bool:
-        raise ValueError("escalations: closed: is neither true nor false")
+    # Before there was such a member, nothing but an order before the first step began with step 0.
+    before = said.get("before_steps", numbers["from_step"] == 0)
+    for name, value in (("closed", closed), ("before_steps", before)):
+        if type(value) is not bool:
+            raise ValueError(f"escalations: {name}: is neither true nor false")
     figures = {name: said.get(name) for name in ("value", "threshold")}
     if not all(figure is None or type(figure) in (int, float) for figure in figures.values()):
         raise ValueError("escalations: a value or threshold is no number")
     earlier = said.get("earlier_reasons", [])
     if not isinstance(earlier, list) or len(earlier) >= MOST_REASONS or not all(type(one) is str for one in earlier):
         raise ValueError("escalations: earlier_reasons: no list of at most 15 texts")
-    return Order(**texts, **numbers, steps=steps, is_closed=closed, **figures, earlier_reasons=tuple(earlier))
+    return Order(
+        **texts, **numbers, steps=steps, is_closed=closed, **figures, earlier_reasons=tuple(earlier),
+        before_steps=before,
+    )  # fmt: skip

@@ -189,6 +189,22 @@ def test_orders_are_obeyed_at_the_step_they_name_and_open_escalations_are_found_
     assert (found, first) == (opened, 1)
 
 
+def test_an_order_before_the_first_step_of_a_resumed_job_lasts_its_steps_and_no_restart_begins_it_anew(
+    tmp_path: Path,
+) -> None:
+    orders.give(tmp_path, orders.Order(0, "manual", "run", "P1", 0, "why", "operator", 5, 2))
+    file = CaptureFile(tmp_path, 0)
+    events: list[tuple[int, str]] = []
+    for first in (5000, 5001):
+        alarms = Alarms(tmp_path, 0, None, lambda one: None)
+        for step in range(first, first + 4):
+            events += [(step, one.event) for one in alarms.end_step(step, 1.0, None, norm_is_local=False)]
+            file.write([line_of("step", epoch=0, step=step)])
+    file.close()
+
+    assert events == [(5000, "opened"), (5002, "closed"), (5001, "opened"), (5002, "closed")]
+
+
 @pytest.mark.parametrize("text", ["{", '{"schema":"provstore-control/2","orders":[]}'], ids=["torn", "later"])
 def test_a_control_file_that_is_broken_or_of_a_later_version_orders_nothing_and_is_said(
     tmp_path: Path, text: str

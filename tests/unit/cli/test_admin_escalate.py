@@ -33,6 +33,15 @@ def test_an_order_opens_extends_and_closes_by_command(command, home, capture):
     assert orders.read(capture)[0].is_closed
 
 
+def test_an_order_before_the_first_step_says_that_it_begins_with_it(command, home, capture):
+    (capture / "capture-rank0.jsonl").write_text('{"t":"epoch","epoch":7,"step":0}\n')
+    ordered = ("admin", "escalate", "--scope", "run", "--reason", "y", "--directory", capture, "--steps", "50")
+    answer = command(*ordered)
+    assert "esc-0: run is recorded in full from the second step that is recorded, for 50 steps" in " ".join(
+        answer.out.split()
+    )
+
+
 def test_the_directory_may_stand_in_the_environment(command, home, capture, monkeypatch):
     monkeypatch.setenv("PROVSTORE_CAPTURE_DIRECTORY", str(capture))
     assert command("admin", "escalate", "--scope", "rank:2", "--reason", "new host").code == 0

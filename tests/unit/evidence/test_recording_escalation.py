@@ -361,6 +361,29 @@ def test_a_rank_that_reads_an_order_after_its_step_says_by_how_many_steps(read_a
     assert obeyed({read_at: [order()]})[0].evidence == evidence
 
 
+@pytest.mark.parametrize("first", [0, 1, 5000])
+def test_an_order_before_the_first_step_counts_its_steps_from_that_step(first):
+    escalator, news = Escalator(rank=0), []
+    escalator.obey([order(from_step=0, before_steps=True)])
+    for step in range(first, first + 40):
+        news += escalator.step(step, step)
+        if step == first + 2:  # read again, when its first step is known
+            escalator.obey([order(from_step=first)])
+
+    assert events(news) == [("opened", "esc-0", first), ("closed", "esc-0", first + 5)]
+    assert news[0].evidence == ()
+
+
+def test_an_order_before_the_first_step_that_a_rank_reads_later_is_late_by_the_steps_since():
+    escalator = Escalator(rank=0)
+    for step in (5000, 5001, 5002):
+        escalator.step(step, 0)
+    escalator.obey([order(from_step=0, before_steps=True)])
+    (opened,) = escalator.step(5003, 0)
+
+    assert (opened.event, opened.evidence) == ("opened", ("late-by:3",))
+
+
 def test_what_was_ordered_before_a_rank_looked_first_or_between_its_steps_is_not_late():
     for steps in ((12, 13), (5, 12, 13)):
         escalator = Escalator(rank=0)

@@ -35,7 +35,49 @@ def test_an_order_takes_effect_two_steps_after_the_latest_of_any_rank(tmp_path: 
 
 
 def test_an_order_before_the_first_step_holds_from_the_start(tmp_path: Path) -> None:
-    assert orders.give(tmp_path, manual()).from_step == 0
+    given = orders.give(tmp_path, manual())
+    assert (given.from_step, given.before_steps, given.beginning) == (0, True, "the second step that is recorded")
+    assert orders.read(tmp_path) == (given,)
+
+
+def test_an_order_before_the_first_step_begins_with_it_once_it_is_known_whatever_its_number(tmp_path: Path) -> None:
+    orders.give(tmp_path, manual(steps=10))
+    recorded(tmp_path, 1, 5000, 5001)
+    (found,) = orders.read(tmp_path)
+    assert (found.from_step, found.before_steps, found.steps, found.first_step) == (5000, False, 10, 5001)
+    longer = orders.give(tmp_path, manual(steps=10, reason="still"))
+    assert (longer.number, longer.from_step, longer.steps) == (0, 5000, 13), "to step 5013: 5001 + 2 + 10"
+    recorded(tmp_path, 1, 5000, 5013)
+    assert orders.give(tmp_path, manual(steps=10)).number == 1, "that is over"
+
+
+def test_a_restart_does_not_begin_an_order_anew_that_was_given_before_the_first_step(tmp_path: Path) -> None:
+    orders.give(tmp_path, manual(steps=10))
+    recorded(tmp_path, 0, 0, 1, 2)
+    (tmp_path / "capture-rank0.jsonl").rename(tmp_path / "capture-rank0.9.jsonl")
+    recorded(tmp_path, 0, 90)
+    (tmp_path / "capture-rank0.jsonl").rename(tmp_path / "capture-rank0.10.jsonl")
+    (found,) = orders.read(tmp_path)
+    assert (found.from_step, found.before_steps) == (0, False)
+
+
+@pytest.mark.parametrize("kind", ["epoch", "epoch-end", "rng", "checkpoint"])
+def test_what_is_written_before_a_resumed_job_has_ended_a_step_is_no_step(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "capture-rank0.jsonl").write_text(f'{{"t":"header"}}\n{{"t":"{kind}","epoch":7,"step":0}}\n')
+    assert orders.latest_step(tmp_path) is None
+    assert orders.give(tmp_path, manual()).before_steps
+
+
+def test_a_control_file_of_before_that_says_step_0_means_the_first_step(tmp_path: Path) -> None:
+    orders.give(tmp_path, manual())
+    said = json.loads((tmp_path / orders.FILE).read_text())
+    del said["escalations"][0]["before_steps"]
+    (tmp_path / orders.FILE).write_text(json.dumps(said))
+    assert orders.read(tmp_path)[0].before_steps
+    said["escalations"][0]["before_steps"] = 1
+    (tmp_path / orders.FILE).write_text(json.dumps(said))
+    with pytest.raises(InputError, match="before_steps: is neither true nor false"):
+        orders.read(tmp_path)
 
 
 def test_the_same_order_again_extends_it_and_another_scope_is_another_order(tmp_path: Path) -> None:
