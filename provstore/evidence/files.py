@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +28,16 @@ MAX_SIGSTORE_BYTES = 2 * dsse.MAX_TEXT_BYTES
 _NAME = re.compile(r"epoch-(0|[1-9][0-9]{0,9})\.(jsonl|dsse\.json|sigstore\.json|checkpoint)")
 _RECORDS, _DSSE, _SIGSTORE, _CHECKPOINT = "jsonl", "dsse.json", "sigstore.json", "checkpoint"
 _MEDIA_TYPE = re.compile(r"application/vnd\.dev\.sigstore\.bundle(\.v0\.3\+json|\+json;version=0\.[123])")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The bundle under a number, and the files there that hold another one."""
+
+    number: int
+    bundle: BundleAt
+    others: tuple[str, ...]
+    """Names of the files with another envelope than the one that is meant; none where nothing tells which that is."""
 
 
 class ExportedEvidence:
@@ -60,10 +71,10 @@ class ExportedEvidence:
         hold different envelopes of one epoch, the one counts that a trusted key signed, else the one that is an
         envelope at all; where that is both or neither, nothing tells which of them is meant, and none is yielded.
         """
-        return (bundle for _, bundle in self.numbered())
+        return (one.bundle for one in self.numbered())
 
-    def numbered(self) -> Iterator[tuple[int, BundleAt]]:
-        """Yield the bundles with the numbers in their names."""
+    def numbered(self) -> Iterator[Numbered]:
+        """Yield the bundles with the numbers in their names; each file is read once."""
         for number, forms in self._epochs.items():
             told = self._told(number, forms)
             if told:
@@ -71,16 +82,18 @@ class ExportedEvidence:
                 note = self._checkpoint(number) if _CHECKPOINT in forms else None
                 holding = sorted(form for form in told if told[form] == envelope)
                 where = _name(number, holding[0]) if holding else " and ".join(_name(number, form) for form in told)
-                yield number, BundleAt(envelope, note, where)
+                others = [_name(number, form) for form in told if envelope and told[form] != envelope]
+                yield Numbered(number, BundleAt(envelope, note, where), tuple(others))
 
-    def set_aside(self) -> Iterator[tuple[int, str, str]]:
-        """Yield number and name of every file that holds another envelope than the one that is meant, and whose is."""
-        for number, forms in self._epochs.items():
-            told = self._told(number, forms)
-            meant = self._meant(told) if told else b""
-            others = [form for form in told if meant and told[form] != meant]
-            holding = [form for form in told if told[form] == meant]
-            yield from ((number, _name(number, form), _name(number, holding[0])) for form in others)
+    def envelope(self, name: str) -> bytes:
+        """Return the envelope in a file of the directory, of the form that its name tells.
+
+        Raises:
+            InputError: It is no regular file, or cannot be read.
+            NotUnderstoodError: It is larger than is looked at.
+            TrustError: It is to be a Sigstore bundle, and is none: see :func:`envelope_in`.
+        """
+        return _unwrapped(name, self._wrapped(name))
 
     def names(self) -> set[str]:
         """Return the names of everything in the directory."""
@@ -133,21 +146,11 @@ class ExportedEvidence:
 
     def moved(self) -> Iterator[tuple[int, str]]:
         """Yield number and name of every file of records that is not the one that the bundle of its number states."""
-        for number, forms in self._epochs.items():
-            told = self._stated(number, forms) if _RECORDS in forms else None
-            if told is not None:
-                name = _name(number, _RECORDS)
-                if self.sha256(name, MAX_EPOCH_BYTES) != told:
-                    yield number, name
-
-    def _stated(self, number: int, forms: set[str]) -> str | None:
-        told = self._told(number, forms)
-        if not told:
-            return None
-        try:
-            return statement.parse(dsse.parse(self._meant(told)).payload).subject_sha256
-        except TrustError:
-            return None
+        for one in self.numbered():
+            epoch = _statement(one.bundle) if _RECORDS in self._epochs[one.number] else None
+            name = _name(one.number, _RECORDS)
+            if epoch is not None and self.sha256(name, MAX_EPOCH_BYTES) != epoch.subject_sha256:
+                yield one.number, name
 
     def _lines(self, name: str) -> Iterator[RecordAt]:
         path, most = self.directory / name, canonical.MAX_RECORD_BYTES + 1
@@ -175,25 +178,34 @@ class ExportedEvidence:
         return likely[0] if len(likely) == 1 else b""
 
     def _envelope(self, number: int, form: str) -> bytes:
-        """Return the envelope as ``dsse.parse`` takes it; in a Sigstore bundle it is a member."""
-        path = self.directory / _name(number, form)
-        if form == _DSSE:
-            return _read(path, dsse.MAX_TEXT_BYTES)
-        whole = _read(path, MAX_SIGSTORE_BYTES)
+        """Return the envelope as ``dsse.parse`` takes it, or what stands in its place."""
+        name = _name(number, form)
+        whole = self._wrapped(name)
         try:
-            return envelope_in(whole)
+            return _unwrapped(name, whole)
         except TrustError:
             return whole
+
+    def _wrapped(self, name: str) -> bytes:
+        return _read(self.directory / name, MAX_SIGSTORE_BYTES if name.endswith(_SIGSTORE) else dsse.MAX_TEXT_BYTES)
 
     def _checkpoint(self, number: int) -> bytes:
         return _read(self.directory / _name(number, _CHECKPOINT), checkpoint.MAX_NOTE_BYTES)
 
     def _first_statement(self) -> statement.Epoch | None:
-        for bundle in self.bundles():
-            try:
-                return statement.parse(dsse.parse(bundle.envelope).payload)
-            except TrustError:
-                continue
+        return next((said for bundle in self.bundles() if (said := _statement(bundle)) is not None), None)
+
+
+def _unwrapped(name: str, data: bytes) -> bytes:
+    """Return the envelope in a file; in a Sigstore bundle it is a member."""
+    return envelope_in(data) if name.endswith(_SIGSTORE) else data
+
+
+def _statement(bundle: BundleAt) -> statement.Epoch | None:
+    """Return what a bundle states; ``None`` where it is none that can be read."""
+    try:
+        return statement.parse(dsse.parse(bundle.envelope).payload)
+    except TrustError:
         return None
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from provstore.errors import InputError, NotUnderstoodError, ProvstoreError
-from provstore.evidence import public_forms
+from provstore.errors import InputError, ProvstoreError
+from provstore.evidence import bounded_files, public_forms
 from provstore.model import canonical
 
 MAX_BYTES = 1 << 20
@@ -29,13 +29,7 @@ def read(path: Path) -> dict[str, bytes]:
         TrustError: A key is not safe to trust.
     """
     thing = f"{path}: agent keys"
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{thing}: cannot be read: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise NotUnderstoodError(f"{thing}: more than {MAX_BYTES} bytes")
+    data = bounded_files.read(path, MAX_BYTES, thing)
     if public_forms.is_public(data):
         raise InputError(f"{thing}: is one public key, and its id is not given", hint="give it as --agent-key ID=FILE")
     canonical.require_shape(data, max_bytes=MAX_BYTES, thing=thing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from provstore.evidence.replay.anchors import AnchorComparison, compare_anchors
 from provstore.evidence.replay.epoch import EpochFacts, Held
 from provstore.evidence.replay.plan import Item, RestorePlan, restore_plan
-from provstore.evidence.replay.skips import Skip, skips_from
+from provstore.evidence.replay.skips import Skip, skips_from, skips_in
 
 __all__ = [
     "AnchorComparison",
@@ -17,4 +17,5 @@ __all__ = [
     "compare_anchors",
     "restore_plan",
     "skips_from",
+    "skips_in",
 ]

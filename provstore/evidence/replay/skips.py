@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from provstore.errors import InputError
+from provstore.evidence import bounded_files
 from provstore.evidence.replay.epoch import EpochFacts, Row
 
 _TEXTS = ("ids_digest", "reason", "finding", "author")
@@ -39,6 +41,15 @@ class Skip:
             "finding": self.finding,
             "author": self.author,
         }
+
+
+def skips_in(path: Path) -> tuple[Skip, ...]:
+    """Return the list of batches to skip in a file; see :func:`skips_from`.
+
+    Raises:
+        InputError: It cannot be read, or is no such list.
+    """
+    return skips_from(bounded_files.read(path, MAX_BYTES, f"{path}: skip list", InputError), str(path))
 
 
 def skips_from(data: bytes, name: str) -> tuple[Skip, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provstore.errors import InputError, TrustError
-from provstore.evidence import anchors, checkpoint, dsse, files, keys, merkle, records, statement
+from provstore.evidence import anchors, bounded_files, checkpoint, dsse, files, keys, merkle, records, statement
 from provstore.evidence.trust.keys import LOG, RUN, Trust, TrustedKey
 from provstore.evidence.verify.keys import named
 from provstore.evidence.verify.signatures import UNREAD
@@ -201,11 +202,5 @@ def _digest(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: evidence: cannot be read: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise TrustError(f"{path}: evidence: longer than {MAX_BYTES} bytes", code="cap-exceeded")
-    return data
+    too_long = functools.partial(TrustError, code="cap-exceeded")
+    return bounded_files.read(path, MAX_BYTES, f"{path}: evidence", too_long)

@@ -14,7 +14,7 @@ from itertools import islice
 
 from provstore.errors import InputError, ProvstoreError, TrustError
 from provstore.evidence import anchors, checkpoint, dsse, keys, merkle, public_forms
-from provstore.evidence.files import MAX_SIGSTORE_BYTES, ExportedEvidence, envelope_in
+from provstore.evidence.files import MAX_SIGSTORE_BYTES, ExportedEvidence
 from provstore.evidence.trust.keys import LOG, RUN, Trust
 from provstore.evidence.verify import sums
 from provstore.evidence.verify.findings import Notes
@@ -25,7 +25,6 @@ from provstore.model.verification import FAULT, NOT_CHECKED, OK, UNKNOWN, UNPROV
 MOST_NAMES = 1_000
 """Files that were not read and are listed."""
 CHECKPOINT, ATTESTATIONS = "checkpoint", "run.intoto.jsonl"
-_SIGSTORE = ".sigstore.json"
 
 _BUNDLES = re.compile(r"epoch-(?:0|[1-9][0-9]{0,9})\.(?:jsonl|dsse\.json|sigstore\.json)")
 _PART = re.compile(r"epoch-(?P<number>0|[1-9][0-9]{0,9})\.(?P<form>pae\.bin|sig\.raw|checkpoint)")
@@ -85,16 +84,17 @@ class _Folder:
         """Compare envelopes with their other spellings; return the numbers under which there are any."""
         listed = self._log.lines_of(ATTESTATIONS, MAX_SIGSTORE_BYTES) if ATTESTATIONS in names else None
         numbers = set()
-        for number, bundle in self._log.numbered():
+        for one in self._log.numbered():
+            number, bundle = one.number, one.bundle
             numbers.add(number)
+            for name in one.others:
+                self._other_form(number, name, bundle.where)
             if bundle.checkpoint is not None:
                 self._seen.add(bundle.checkpoint)
             if listed is not None and next(listed, b"") != bundle.envelope + b"\n":
                 self._add("bad-signature", ATTESTATIONS, f"its line of epoch {number} is not that bundle", number)
                 listed = None
             self._parts(number, bundle.envelope, names)
-        for number, name, other in self._log.set_aside():
-            self._other_form(number, name, other)
         if listed is not None and next(listed, None) is not None:
             self._add("epoch-order", ATTESTATIONS, "it holds more bundles than are here")
         return numbers
@@ -103,8 +103,7 @@ class _Folder:
         """Say what is wrong with a form of a bundle that holds another envelope than the form that is meant."""
         cause = None
         try:
-            data = self._log.read(name)
-            dsse.parse(envelope_in(data) if name.endswith(_SIGSTORE) else data)
+            dsse.parse(self._log.envelope(name))
         except TrustError as error:
             self._add(error.code, name, str(error), number)
             if error.code in UNREAD:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from provstore.errors import InputError, NotUnderstoodError
+from provstore.evidence import bounded_files
 from provstore.model import versions
 from provstore.sources.capture_directory import MAX_PROBLEMS, parse
 
@@ -74,13 +75,7 @@ def read(directory: Path) -> Spool | None:
         return None
     if not path.is_file():
         raise InputError(f"{NAME}: is no file" if path.exists() else f"{NAME}: leads nowhere")
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{NAME}: cannot be read: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{NAME}: more than {MAX_BYTES} bytes")
+    data = bounded_files.read(path, MAX_BYTES, NAME, InputError)
     return Spool(data, hashlib.sha256(data).hexdigest())
 
 
