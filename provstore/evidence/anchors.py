@@ -67,10 +67,9 @@ def read(path: Path) -> Anchor:
     try:
         return parse(data, str(path), str(path))[0]
     except TrustError:
-        kind = kinds.kind_of(data)
-        if kind is None or kind[0] == kinds.CHECKPOINT:
+        wrong = kinds.mistaken(data, f"{path}: anchor", kinds.CHECKPOINT)
+        if wrong is None:
             raise
-        wrong = InputError(f"{path}: anchor: this is {kind[0]}, no checkpoint: use {kind[1]}")
     raise wrong
 
 

@@ -86,10 +86,9 @@ def read(path: Path) -> Signed:
     try:
         return parse(data, str(path))
     except TrustError:
-        kind = kinds.kind_of(data)
-        if kind is None or kind[0] == kinds.TRUST_FILE:
+        wrong = kinds.mistaken(data, f"{path}: trust", kinds.TRUST_FILE)
+        if wrong is None:
             raise
-        wrong = InputError(f"{path}: trust: this is {kind[0]}, no trust file: use {kind[1]}")
     raise wrong
 
 
