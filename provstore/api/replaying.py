@@ -22,7 +22,7 @@ from provstore.evidence.replay import (
     RestorePlan,
     compare_anchors,
     restore_plan,
-    skips_from,
+    skips_in,
 )
 from provstore.evidence.replay.checkpoints import Given
 from provstore.evidence.replay.documents import Check
@@ -198,7 +198,7 @@ def replayed(request: ReplayRequest, journal: Journal, opens: Opens, belief: Bel
     trust = trustworthiness(run, belief, unverified=request.unverified, look=_look(run, request, opens, belief))
     facts = epoch_facts(run, request.epoch)
     _require_rank(request, facts)
-    skips = skips_from(request.skip.read_bytes(), str(request.skip)) if request.skip else ()
+    skips = skips_in(request.skip) if request.skip else ()
     given = Given(request.checkpoint) if request.checkpoint else None
     plan = restore_plan(facts, run.held, skips, given)
     page = _page(run, request)
