@@ -203,10 +203,10 @@ def _take_in_dumps(going: Ingest, scope: Scope, dumps: Sequence[Dump], request: 
 def _take_in_tensors(going: Ingest, scope: Scope, given: Given, request: Request) -> None:
     """Take in which values were finite; each file's bytes are kept, and its records are facts once."""
     for path in given.tensor_files:
-        data = path.read_bytes()
-        digest = hashlib.sha256(data).hexdigest()
+        with path.open("rb") as file:
+            digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
         rank = tensors_rank(path.name)
-        origin = Origin(digest, len(data), TENSOR_READER, READER_VERSION, path, request.keep_source, rank=rank)
+        origin = Origin(digest, size, TENSOR_READER, READER_VERSION, path, request.keep_source, rank=rank)
         records = [record for record in given.tensors if rank == record.rank]
         known = going.is_known(scope, origin)
         if not known:

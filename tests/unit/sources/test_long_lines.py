@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -209,3 +210,29 @@ def test_a_file_of_tensor_records_and_one_of_a_watcher_are_refused_by_their_size
             spool.read(tmp_path)
 
     assert held(read) < LONG / 4
+
+
+def test_a_file_of_tensor_records_that_is_too_large_is_kept_and_never_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensors, "_FILE_BYTES", MOST)
+    folder = tmp_path / "hang"
+    shutil.copytree(Path(provstore.__file__).parent / "samples" / "hang", folder)
+    path = folder / "tensor_rank_0.jsonl"
+    path.write_bytes(b"x" * LONG)
+    held_whole: list[str] = []
+    real = Path.read_bytes
+
+    def noting(one: Path) -> bytes:
+        held_whole.append(one.name)
+        return real(one)
+
+    monkeypatch.setattr(Path, "read_bytes", noting)
+    with provstore.open(f"embedded:{tmp_path / 'store'}") as store:
+        report = store.ingest(folder)
+
+    refused = next(one for one in report.files if one.file == path.name and one.status == "refused")
+    assert refused.reason == f"{LONG} bytes, more than {MOST}"
+    assert path.name not in held_whole
+    digest = hashlib.sha256(b"x" * LONG).hexdigest()
+    assert KeptBytes(tmp_path / "store" / "journal").fault(digest, LONG) is None
