@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from provstore.analysis.rank_lists import ranks_text
+from provstore.model.action import Action
 from provstore.model.finding import Evidence, Undecided
 
 PARAMETERS, STATE = "parameters", "parameters or other state in a checkpoint"
@@ -72,17 +73,29 @@ class Drift:
             f"{self.last_equal[0]}"
         )
 
-    def undecided(self) -> Undecided:
-        """Return that ranks differ and none of them is named."""
+    def reaches(self, action: Action) -> bool:
+        """Return whether what differs comes after a call, or in its step."""
+        return action.step is not None and (action.epoch or 0, action.step) <= self.place[:2]
+
+    def undecided(self, alone: Sequence[int] = ()) -> Undecided:
+        """Return that ranks differ and none of them is named.
+
+        Args:
+            alone: Ranks that took no part in what the others added up since all were equal.
+        """
         names = ranks_text(self.members)
-        is_usual = self.sides == len(self.members) > 2
+        is_usual = bool(alone) or self.sides == len(self.members) > 2
         what = (
             f"ranks {names}: hold other {self.what} than each other after step {self.place[1]} of epoch "
-            f"{self.place[0]}, and held equal ones after step {self.last_equal[1]} of epoch {self.last_equal[0]}; none "
-            "has a majority"
+            f"{self.place[0]}, and held equal ones after step {self.last_equal[1]} of epoch {self.last_equal[0]}; "
         )
+        what += f"{_are(alone)} no part in what the others add up" if alone else "none has a majority"
         what += "; where ranks train apart for a time that is usual" if is_usual else ""
         return Undecided("tie", what, _NEXT, self.members, blocks_answer=not is_usual)
+
+
+def _are(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {ranks_text(ranks)} have"
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Iterable, Mapping, Sequence
 
 from provstore.analysis.action_order import ActionOrder
+from provstore.analysis.outliers import LEAST_RANKS, SizesOf, is_sum, outliers, score_of
+from provstore.analysis.passing import Passing, is_own_input, is_spoilt, lasting
 from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.replicas import Drift
 from provstore.model.action import ACTIVATION, GRADIENT, Action
@@ -28,29 +28,6 @@ ORIGIN, DISAGREEMENT, DRIFT, OUTLIER, REEXECUTION = (
 )
 ALIKE_OUT = frozenset(("all_reduce", "all_gather", "all_gather_into_tensor", "broadcast"))
 """Operations after which every rank holds the same bytes."""
-COMPARED_IN = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
-"""Operations into which ranks put values of one kind, so that their sizes can be compared."""
-
-ALARM = 6.0
-"""Robust distance at which the score is 0.8."""
-_LEAST_SPREAD = 0.15
-"""Decades; at the alarm a factor of 8: ranks that lie closer together than this differ by their batches."""
-_LEAST_SIZE = 1e-45
-"""Nothing is nearer to zero: what is exactly zero has no decade."""
-_LEAST_RANKS = 4
-_LEAST_HISTORY = 3
-_SCORE_LIMIT = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How large the values of one side of an action are."""
-
-    norm: float
-    abs_max: float
-
-
-SizesOf = Callable[[Action], Sizes | None]
 Losses = Mapping[int, Mapping[int, float]]
 
 
@@ -98,24 +75,25 @@ def suspicious(
 def _origins(run: ActionOrder, losses: Losses, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield the actions into which a rank put values that are not finite while all that reached it was finite."""
     # Activations may hold infinities on purpose, as masks do: what follows from them tells.
-    first = {
-        rank: next((one for one in rows if _is_spoilt(one) and one.op != ACTIVATION), None)
-        for rank, rows in run.ranks.items()
-    }
+    passing = Passing(run)
+    first, harmless = lasting(run, passing, ACTIVATION)
     found = []
     for rank, one in first.items():
         # A gradient takes in nothing that is recorded with it: it is its rank's computing.
-        is_own = one is not None and one.op == GRADIENT
-        if one is None or (one.finite_in is not False and not is_own):
+        is_own = one.op == GRADIENT
+        if not is_own and (one.finite_in is not False or not is_own_input(one)):
             continue
-        before = run.ranks[rank][: run.ranks[rank].index(one)]
+        passed = {row.action_id for row in harmless[rank]}
+        before = [row for row in run.ranks[rank][: run.ranks[rank].index(one)] if row.action_id not in passed]
         surety = _surety(before)
         if surety is not None:
-            text = f"rank {rank}: {_put_in_words(run, one)}; all it had before was finite"
+            all_else = "all else that" if passed else "all"
+            text = f"rank {rank}: {_put_in_words(run, one)}; {all_else} it had before was finite"
             found.append(_named(run, one, ORIGIN, text, is_sure=surety, parameter=one.name if is_own else None))
     if not found:
-        found = [_named(run, one, ORIGIN, text, is_sure=False) for one, text in _of_losses(run, losses)]
-    spoilt = sorted(rank for rank, one in first.items() if one is not None)
+        found = [_named(run, one, ORIGIN, text, is_sure=False) for one, text in _of_losses(run, losses, passing)]
+    undecided.extend(_passed(harmless))
+    spoilt = sorted(first)
     if spoilt and not found:
         what = (
             f"ranks {ranks_text(spoilt)} hold values that are not finite; who had them first is not recorded: flags of "
@@ -123,7 +101,7 @@ def _origins(run: ActionOrder, losses: Losses, undecided: list[Undecided]) -> It
         )
         step = "record the flags of every call: raise the time limit"
         undecided.append(Undecided("no_values", what, step, tuple(spoilt)))
-    masks = sorted({one.rank for one in run.actions if one.op == ACTIVATION and _is_spoilt(one)})
+    masks = sorted({one.rank for one in run.actions if one.op == ACTIVATION and is_spoilt(one)})
     if masks and not spoilt:
         what = (
             f"ranks {ranks_text(masks)}: activations hold values that are not finite, and no gradient or call that is "
@@ -142,8 +120,19 @@ def _put_in_words(run: ActionOrder, action: Action) -> str:
     return text if carrier is None else f"{text}, carried by {_words(carrier)}"
 
 
-def _is_spoilt(action: Action) -> bool:
-    return action.finite_in is False or action.finite_out is False
+def _passed(harmless: Mapping[int, Sequence[Action]]) -> Iterable[Undecided]:
+    """Yield that values were not finite for a time, where a rank put them in itself; nobody is accused of it."""
+    own = {
+        rank: [one for one in rows if one.op == GRADIENT or (one.finite_in is False and is_own_input(one))]
+        for rank, rows in harmless.items()
+    }
+    ranks = tuple(sorted(rank for rank, rows in own.items() if rows))
+    if ranks:
+        what = (
+            f"ranks {ranks_text(ranks)}: values that are not finite, first in {_words(own[ranks[0]][0])}, are gone in "
+            "the next step: left out, as a scaler of the loss does, or meant so, as padding and the start of a maximum"
+        )
+        yield Undecided("no_values", what, "look at what the step did", ranks, blocks_answer=False)
 
 
 def _surety(before: Sequence[Action]) -> bool | None:
@@ -162,7 +151,7 @@ def _surety(before: Sequence[Action]) -> bool | None:
     return True
 
 
-def _of_losses(run: ActionOrder, losses: Losses) -> list[tuple[Action, str]]:
+def _of_losses(run: ActionOrder, losses: Losses, passing: Passing) -> list[tuple[Action, str]]:
     """Return the first reduction of the ranks whose loss is the first that is not finite, while others are finite."""
     steps = sorted({step for of_rank in losses.values() for step in of_rank})
     for step in steps:
@@ -174,24 +163,29 @@ def _of_losses(run: ActionOrder, losses: Losses) -> list[tuple[Action, str]]:
             return []
         found = []
         for rank in bad:
-            rows = (one for one in run.ranks[rank] if one.step == step and one.op in COMPARED_IN)
+            rows = (one for one in run.ranks[rank] if one.step == step and is_sum(one) and one.finite_in is not True)
             action = next(rows, None)
-            if action is not None:
+            if action is not None and not passing.is_harmless(action):
                 text = (
                     f"rank {rank}: its loss at step {step} is {said[rank]}, and that of other ranks is finite there; "
                     f"{_words(action)} is the first reduction that can carry it"
                 )
                 found.append((action, text))
-        return found
+        if found:
+            return found
     return []
 
 
 def _disagreements(run: ActionOrder, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
     """Yield the minority where ranks that must hold the same bytes do not."""
     blamed: set[int] = set()
-    for rows in run.instances.values():
-        if rows[0].op not in ALIKE_OUT:
+    apart: set[int] = set()
+    for every in run.instances.values():
+        if every[0].op not in ALIKE_OUT:
             continue
+        # A digest is that of type and shape too: the same bytes have another one in another shape.
+        rows = _of_one_form(every)
+        apart |= {one.rank for one in every if one.digest_out is not None} - {one.rank for one in rows}
         held: dict[tuple[str | None, str], list[Action]] = defaultdict(list)
         for one in rows:
             if one.digest_out is not None:
@@ -217,6 +211,17 @@ def _disagreements(run: ActionOrder, undecided: list[Undecided]) -> Iterable[Sus
                     "which gives all of them the same"
                 )
                 yield _named(run, one, DISAGREEMENT, text)
+    if apart:
+        what = f"ranks {ranks_text(sorted(apart))} hold what a call gave in another form than the others: not compared"
+        undecided.append(Undecided("no_values", what, "give it one shape and type", tuple(sorted(apart)), False))
+
+
+def _of_one_form(rows: Sequence[Action]) -> Sequence[Action]:
+    """Return the actions of an instance that have the operation, shapes and types that most of them have."""
+    forms: dict[object, list[Action]] = defaultdict(list)
+    for one in rows:
+        forms[one.op, one.shapes_out, one.dtypes_out].append(one)
+    return max(forms.values(), key=len)
 
 
 def _drifted(
@@ -227,9 +232,12 @@ def _drifted(
     A rank that got other bytes from a call before is named for that already: other parameters follow from it.
     """
     for drift in drifts:
-        if not drift.minority:
-            undecided.append(drift.undecided())
+        alone = _learning_apart(run, drift)
+        if not drift.minority or alone:
+            undecided.append(drift.undecided(alone))
         for rank in drift.minority:
+            if rank in alone:
+                continue
             before = blamed.get(rank)
             if before is not None and (before.epoch or 0, before.step or 0) <= drift.place[:2]:
                 continue
@@ -243,77 +251,33 @@ def _drifted(
             yield _named(run, one, DRIFT, summary, is_sure=drift.is_sure, evidence=drift.evidence(rank))
 
 
-def _outliers(run: ActionOrder, sizes_of: SizesOf | None, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
-    """Yield what a rank put into a reduction that is far larger or smaller than what the others put in.
+def _learning_apart(run: ActionOrder, drift: Drift) -> tuple[int, ...]:
+    """Return the members of a drift that take no part in what most of them add up, as far as that is recorded."""
+    sums = [rows for rows in run.instances.values() if is_sum(rows[0])]
+    meanwhile = [rows for rows in sums if drift.holds(rows[0].epoch, rows[0].step) and drift.reaches(rows[0])]
+    sets = {rank: {rank} for rank in drift.members}
+    for ranks in {tuple(sorted({one.rank for one in rows})) for rows in meanwhile or sums}:
+        met = [rank for rank in ranks if rank in sets]
+        joined = set[int]().union(*(sets[rank] for rank in met))
+        sets |= dict.fromkeys(joined, joined)
+    together = max(sets.values(), key=len)
+    return tuple(rank for rank in drift.members if rank not in together) if len(together) > 1 else ()
 
-    A rank that differs so in all its calls, because of its place in the model, is not unusual.
-    """
+
+def _outliers(run: ActionOrder, sizes_of: SizesOf | None, undecided: list[Undecided]) -> Iterable[SuspiciousAction]:
+    """Yield what a rank put into a reduction that is far larger or smaller than what the others put in."""
     if sizes_of is None:
         return
-    shifts: dict[str, tuple[float, float]] = {}
-    few = 0
-    for rows in run.instances.values():
-        if rows[0].op in COMPARED_IN:
-            said = {one.action_id: size for one in rows if one.finite_in is not False and (size := sizes_of(one))}
-            few += 2 <= len(said) < _LEAST_RANKS
-            if len(said) >= _LEAST_RANKS:
-                shifts.update(_shifts(said))
-    shifted = [run.by_id[name] for name in shifts]
-    for one, away in zip(shifted, _distances(shifted, list(shifts.values())), strict=True):
-        if abs(away) >= ALARM and score_of(away) > _SCORE_LIMIT:
-            direction = "larger" if away > 0 else "smaller"
-            text = (
-                f"rank {one.rank}: what it puts into {_words(one)} is far {direction} than what the other ranks put in"
-            )
-            yield _named(run, one, OUTLIER, text, is_sure=False, distance=abs(away))
+    far, few = outliers(run, sizes_of)
+    for one, away in far:
+        direction = "larger" if away > 0 else "smaller"
+        text = f"rank {one.rank}: what it puts into {_words(one)} is far {direction} than what the other ranks put in"
+        yield _named(run, one, OUTLIER, text, is_sure=False, distance=abs(away))
     if few:
-        what = f"sizes of inputs: in {few} calls fewer than {_LEAST_RANKS} ranks have statistics: nobody stands out"
+        what = f"sizes of inputs: in {few} calls fewer than {LEAST_RANKS} ranks have statistics: nobody stands out"
         undecided.append(
             Undecided("no_values", what, "compare with another run: provstore diff", (), blocks_answer=False)
         )
-
-
-def _distances(actions: Sequence[Action], shifts: Sequence[tuple[float, float]]) -> list[float]:
-    """Return how many robust spreads each action lies from the middle, beyond what its rank does as a habit.
-
-    Of norm and largest value, the one that lies farther away counts. The spread is that of all calls of the group:
-    among the few ranks of one call it is small by chance at times.
-    """
-    of_group: dict[str | None, list[int]] = defaultdict(list)
-    of_rank: dict[tuple[int, str | None], list[int]] = defaultdict(list)
-    for at, one in enumerate(actions):
-        of_group[one.group].append(at)
-        of_rank[one.rank, one.group].append(at)
-    farthest = [0.0] * len(actions)
-    for column in zip(*shifts, strict=True):
-        spreads = {
-            group: max(1.4826 * median([abs(column[at]) for at in places]), _LEAST_SPREAD)
-            for group, places in of_group.items()
-        }
-        for (_, group), places in of_rank.items():
-            own = [column[at] for at in places]
-            habit, spread = median(own) if len(own) > _LEAST_HISTORY else 0.0, spreads[group]
-            for at, shift in zip(places, own, strict=True):
-                away = (shift - habit) / spread
-                if abs(away) > abs(farthest[at]):
-                    farthest[at] = away
-    return farthest
-
-
-def _shifts(sizes: Mapping[str, Sizes]) -> dict[str, tuple[float, float]]:
-    """Return how many decades norm and largest value of each lie from the middle of all."""
-    norms = [math.log10(max(abs(size.norm), _LEAST_SIZE)) for size in sizes.values()]
-    largest = [math.log10(max(abs(size.abs_max), _LEAST_SIZE)) for size in sizes.values()]
-    middle, middle_largest = median(norms), median(largest)
-    return {
-        name: (norm - middle, most - middle_largest) for name, norm, most in zip(sizes, norms, largest, strict=True)
-    }
-
-
-def score_of(distance: float) -> float:
-    """Return the score of a robust distance: 0.8 at :data:`ALARM`, 0.9 at twice that, towards 1."""
-    away = abs(distance)
-    return _SCORE_LIMIT * away / ALARM if away < ALARM else 1 - 0.2 * ALARM / away
 
 
 def _recomputed(run: ActionOrder, mismatches: Mapping[str, str]) -> Iterable[SuspiciousAction]:

@@ -9,10 +9,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
+from provstore.analysis.outliers import Sizes
 from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.replicas import Drift
 from provstore.analysis.step_batches import RankData, with_batches
-from provstore.analysis.suspicion import ORIGIN, Sizes, suspicious
+from provstore.analysis.suspicion import ORIGIN, suspicious
 from provstore.api.drifting import stored_drifts
 from provstore.api.stored_tables import StoredTables, notes, ranks_without
 from provstore.errors import InputError

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from provstore.analysis.suspicion import Sizes, score_of, suspicious
+from provstore.analysis.outliers import Sizes, score_of
+from provstore.analysis.suspicion import suspicious
 from provstore.model.action import TENSOR_V1, Action
 
 GROUP = "pg@0-3"
