@@ -75,7 +75,8 @@ FINDINGS = (
         "error",
         "The first call, in causal order, into which a rank put a NaN or an infinity while all before it was finite; "
         "or the gradient in which that rank had it first, where gradients are recorded. Where `recorder.data` noted "
-        "the batches of the rank, the finding names those of that step, which accuses none of them.",
+        "the batches of the rank, the finding names those of that step, which accuses none of them. Of a recorded run, "
+        "a rank is not named whose values are gone again: what it summed with others was finite in 5 steps in a row.",
         "Look at what the rank computed before that call.",
     ),
 )
@@ -212,7 +213,8 @@ ACTION_FINDINGS = (
         "A rank no longer holds the parameters of its replicas",
         "error",
         "Ranks held equal parameters after every step until one; from then on a minority holds others. Ranks that "
-        "never were equal, as in a model that is spread over them, are not compared.",
+        "never were equal, as in a model that is spread over them, are not compared, and those that add up nothing "
+        "with the others, as an evaluator, are not named.",
         "Look for code that writes weights on one rank alone, then at that rank's memory; begin again from a "
         "checkpoint of the steps before.",
     ),
@@ -220,7 +222,8 @@ ACTION_FINDINGS = (
         "cross-rank-outlier",
         "What a rank put into a reduction is far from what the others put in",
         "warning",
-        "The size of a rank's input lies far outside the spread of the ranks of its group, and outside its own habit.",
+        "The size of a rank's input lies far outside the spread of the ranks of its group, and outside its own habit. "
+        "Only sums of floating-point values are compared.",
         "Look at that rank's batch at this step, then at its device.",
     ),
     Code(
