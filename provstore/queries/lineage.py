@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from provstore.cypher import query
 from provstore.model.trace import Trace, TraceEdge
+from provstore.queries import checkpoints
 from provstore.queries.describe import describe, is_tensor_of_step, short
 from provstore.queries.rows import text, texts
 from provstore.queries.targets import activity_of
@@ -60,6 +61,7 @@ def trace(
         found = _closure(store, start, down)
     else:
         found = _walk(store, start, down, data_only, limits, deadline)
+    found = _of_loaded_states(store, start, down, found, notes)
     if start != iri:
         found = replace(
             found, hops={start: 0, **found.hops} if found.hops else found.hops, members=[start, *found.members]
@@ -79,6 +81,10 @@ def path(store: GraphStore, iri: str, target: str) -> Trace:
     iris = texts(found[0], "iris")
     relations = texts(found[0], "relations")
     edges = [TraceEdge(a, r, b) for a, r, b in zip(iris, relations, iris[1:])]
+    shared = checkpoints.addresses(store, iris[1:])
+    if len(checkpoints.without_others(shared, edges, iri, down=False)) < len(edges):
+        notes = [*checkpoints.notes(shared, iris), f"so no path that is known leads from it to {short(target)}"]
+        return _answer(store, iri, "path", _Found([], [], {}), notes)
     return _answer(store, iri, "path", _Found(iris, edges, {i: at for at, i in enumerate(iris)}), [])
 
 
@@ -89,6 +95,25 @@ class _Found:
     hops: Mapping[str, int]
     reason: str | None = None
     frontier_left: int = 0
+
+
+def _of_loaded_states(store: GraphStore, start: str, down: bool, found: _Found, notes: list[str]) -> _Found:
+    """Return a trace without what only another state of a checkpoint leads to; who saved over whom is noted."""
+    shared = checkpoints.addresses(store, (start, *found.members))
+    if not shared:
+        return found
+    if found.edges is not None:
+        edges = checkpoints.without_others(shared, found.edges, start, down=down)
+        hops = _hops(start, edges, down)
+        lost = _hops(start, found.edges, down).keys() - hops.keys()
+        found = replace(
+            found,
+            members=[one for one in found.members if one not in lost],
+            edges=[edge for edge in edges if not {edge.source, edge.target} & lost],
+            hops={one: hop for one, hop in found.hops.items() if one not in lost},
+        )
+    notes += checkpoints.notes(shared, {start, *found.members})
+    return found
 
 
 def _closure(store: GraphStore, iri: str, down: bool) -> _Found:
