@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Scope = tuple[str, int]
 _WHOLE = "all"
+_SHOWN_ATTEMPTS = 20
 _FEW_ACTIONS, _MOST_ACTIONS = 20_000, 500_000
 """An attempt of few is judged anew whenever it grows; of more than the most, actions are not held for it at once."""
 
@@ -279,6 +280,10 @@ def _chosen(scopes: Iterable[Scope], run: str | None, attempt: int | None) -> Sc
     fits = [scope for scope in known if run in {None, scope[0]} and attempt in {None, scope[1]}]
     runs = sorted({name for name, _ in fits})
     if not fits:
+        attempts = sorted(number for name, number in known if run in {None, name})
+        if attempts:
+            numbers = ", ".join(map(str, attempts[-_SHOWN_ATTEMPTS:]))
+            raise InputError(f"{run or 'any run'}: attempt {attempt}: is not stored; stored are {numbers}")
         text = f"{run}: no such run" if run is not None else "run: none is stored"
         raise InputError(f"{text}; stored are {listed(sorted({name for name, _ in known}))}")
     if len(runs) > 1:

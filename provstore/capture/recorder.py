@@ -197,8 +197,7 @@ class Recorder:
         """
         session = self._session
         if session is not None:
-            paths = [Path(one) for one in files]
-            session.guard.run("checkpoint", session.checkpoint, os.fspath(uri), state, paths, action)
+            session.guard.run("checkpoint", self._checkpoint, session, uri, state, files, action)
 
     def gradients(self, model: Any) -> None:
         """Record the gradient of each parameter as it is accumulated, and which call carries it."""
@@ -229,6 +228,10 @@ class Recorder:
     @staticmethod
     def _step(session: Session, step: int, loss: Any, grad_norm: Any, norm_is_local: bool, parameters: Any) -> None:
         session.end_step(step, loss, grad_norm, norm_is_local=norm_is_local, parameters=parameters)
+
+    @staticmethod
+    def _checkpoint(session: Session, uri: Any, state: Any, files: Any, action: str) -> None:
+        session.checkpoint(os.fspath(uri), state, [Path(one) for one in files], action)
 
     @staticmethod
     def _modules(session: Session, model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:

@@ -40,6 +40,11 @@ def asked(command, tool, code=0, **arguments):
         (["--tool", "list_suspicious_actions", "--args", '{"min_score":NaN}'], "bad-arguments", "not from 0 to 1"),
         (["--tool", "trace_tensor", "--args", '{"entity_id":"r0:seq999"}'], "not-found", "r0:seq999"),
         (["--tool", "list_suspicious_actions", "--args", '{"run":"gone"}'], "not-found", "gone: no such run"),
+        (
+            ["--tool", "list_suspicious_actions", "--args", '{"run":"hang","attempt":7}'],
+            "not-found",
+            "hang: attempt 7: is not stored; stored are 0",
+        ),
         (["--tool", "summarize_epoch", "--args", '{"epoch":7,"run":"hang"}'], "not-found", "epoch 7 is not stored"),
         (["--tool", "list_suspicious_actions"], "ambiguous", "several fit: hang, healthy"),
     ],
