@@ -111,5 +111,17 @@ def walk(case: Case, waits: Waits, goal: Iterable[int]) -> tuple[Hop, ...]:
 
 
 def age_caveats(case: Case, rows: Iterable[int]) -> tuple[str, ...]:
-    """Return what is to be said when no dump tells how long the calls had been waiting."""
-    return (NO_DUMP_TIME,) if all(case.age_seconds(row) is None for row in rows) else ()
+    """Return what is to be said when no dump tells how long the calls had been waiting, or when it was not for long."""
+    asked = list(rows)
+    known = [(age, row) for row in asked if (age := case.age_seconds(row)) is not None]
+    if not known:
+        return (NO_DUMP_TIME,)
+    if case.is_over_due(asked):
+        return ()
+    age, row = max(known)
+    limit, usual = case.limit_seconds(row), case.usual_limit_seconds(row)
+    text = (
+        f"the calls had waited for {age:.1f} s at most: a hang by the limit that the watcher was given, {limit:g} s, "
+        f"and in flight by the usual one, {usual:g} s"
+    )
+    return (text,)

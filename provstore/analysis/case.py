@@ -11,6 +11,7 @@ from provstore.analysis.instances import Instances, find_instances
 from provstore.analysis.options import Options
 from provstore.analysis.presence import Presence
 from provstore.analysis.signatures import Demands, demands
+from provstore.analysis.stillness import still_limit_seconds
 from provstore.graph.calltable import CallTable, Flags, Integers, JobGroup, build
 from provstore.graph.frames import user_frame
 from provstore.graph.matching import EXACT, Pairs, aligned, is_complete, paired
@@ -205,7 +206,20 @@ class Case:
         return [int(self.table.created[span].max(initial=ABSENT)) for span in spans]
 
     def limit_seconds(self, row: int) -> float:
-        """Return the age from which a wait counts as a hang."""
+        """Return the age from which a wait counts as a hang: the limit of the watcher that found one, if lower."""
+        limit = still_limit_seconds(self.table.dumps[int(self.table.dump[row])].sidecar)
+        usual = self.usual_limit_seconds(row)
+        return usual if limit is None else min(limit, usual)
+
+    def is_over_due(self, rows: Iterable[int]) -> bool:
+        """Return whether a dump time or a timeout shows of any call that it waited for long, whatever watchers say."""
+        return any(
+            self.progress.timed_out[row] or (age is not None and age >= self.usual_limit_seconds(row))
+            for row, age in ((row, self.age_seconds(row)) for row in rows)
+        )
+
+    def usual_limit_seconds(self, row: int) -> float:
+        """Return the age from which a wait counts as a hang where no watcher says more."""
         timeout_ms = self.signature(row).timeout_ms
         limit = self.options.wait_limit_seconds
         return limit if timeout_ms <= 0 else min(limit, timeout_ms / 10_000)

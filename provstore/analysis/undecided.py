@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from provstore.analysis.idle import idle_ends
 from provstore.analysis.presence import UNKNOWN
 from provstore.analysis.scene import Scene, is_clock
+from provstore.analysis.stillness import still_seconds
 from provstore.analysis.waits import HANG, End
 from provstore.analysis.wording import call_words, group_words, rank_words, verb
 from provstore.model.codes import REASONS
@@ -27,6 +28,8 @@ def open_questions(scene: Scene, findings: Sequence[Finding]) -> list[Undecided]
         found += _about_files(scene, findings)
         found += _ties(findings)
         found += _uneven(scene, findings)
+        if not findings and not any(item.blocks_answer for item in found):
+            found += _about_stillness(scene)
     if about == "slow":
         found += _about_slowness(scene, findings)
     if about == "nan" or (about is None and scene.case.evidence.tensors):
@@ -152,6 +155,25 @@ def _uneven(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecided]:
         what = f"{rank_words(behind)} never came to #{max(lasts.values())} of {group_words(group)}, others did"
         yield _question("no_completion_events", f"{what}; whether they wait there is not recorded", behind)
         return
+
+
+def _about_stillness(scene: Scene) -> Iterator[Undecided]:
+    """Yield that a watcher found the job standing still, while no call has waited for long."""
+    case = scene.case
+    dumps = case.table.dumps
+    still = {dump.rank: seconds for dump in dumps if (seconds := still_seconds(dump.sidecar)) is not None}
+    pending = sum(map(len, case.pending_of.values()))
+    if not still or not (pending or len(still) == len({dump.rank for dump in dumps})):
+        return
+    said = f"the watcher says that nothing moved for {max(still.values()):.1f} s"
+    if pending:
+        calls = "1 call that had not ended is" if pending == 1 else f"{pending} calls that had not ended are"
+        its, counts = ("its", "counts") if pending == 1 else ("their", "count")
+        limit = f"{case.options.wait_limit_seconds:g} s, and than a tenth of {its} timeout"
+        what = f"{said}, while {calls} younger than {limit}, and {counts} as in flight"
+        yield _question("stood_still", what, [*still])
+    else:
+        yield _question("stood_still", f"{said}, and no dump shows a call that waits", [*still])
 
 
 def _is_eventless(scene: Scene, group: int, ranks: Iterable[int]) -> bool:

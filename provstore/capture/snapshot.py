@@ -9,6 +9,7 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,18 @@ _turn = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
+class Stillness:
+    """For how long nothing had moved, and after how long that counts."""
+
+    seconds: float
+    limit_seconds: float
+
+    def stated(self) -> dict[str, int]:
+        """Return it as members of a sidecar."""
+        return {"still_ns": int(self.seconds * 1e9), "still_limit_ns": int(self.limit_seconds * 1e9)}
+
+
+@dataclass(frozen=True, slots=True)
 class DumpReport:
     """What one dump left behind."""
 
@@ -36,7 +49,12 @@ class DumpReport:
 
 
 def dump(
-    directory: str | os.PathLike[str], reason: str = "asked", *, run: str | None = None, attempt: int | None = None
+    directory: str | os.PathLike[str],
+    reason: str = "asked",
+    *,
+    run: str | None = None,
+    attempt: int | None = None,
+    still: Stillness | None = None,
 ) -> DumpReport:
     """Write the Flight Recorder dumps of this process, and a sidecar, into a directory that is made if missing.
 
@@ -49,13 +67,15 @@ def dump(
         reason: Why now; kept in the sidecar.
         run: Name of the run; default is torchrun's run id.
         attempt: Number of the restart; default is torchrun's restart count.
+        still: For how long nothing had moved, where that is why; kept in the sidecar.
 
     Raises:
         ConfigError: torch is not installed.
     """
     torch = load_torch()
+    stated: dict[str, object] = {"run": run or _launcher_run(), "reason": reason, **(still.stated() if still else {})}
     has_turn = _turn.acquire(timeout=_WAIT_FOR_OTHER_DUMP_SECONDS)
-    report, fault = tried(_dump, torch, Path(directory), reason, run, attempt)
+    report, fault = tried(_dump, torch, Path(directory), stated, attempt)
     if has_turn:
         _turn.release()
     if report is None:
@@ -64,7 +84,7 @@ def dump(
     return report
 
 
-def _dump(torch: Any, directory: Path, reason: str, run: str | None, attempt: int | None) -> DumpReport:
+def _dump(torch: Any, directory: Path, stated: Mapping[str, object], attempt: int | None) -> DumpReport:
     facts = look(torch)
     if facts.rank is None:
         say_once(f"dump: {directory}: the rank is unknown: no process group and no RANK in the environment")
@@ -76,10 +96,8 @@ def _dump(torch: Any, directory: Path, reason: str, run: str | None, attempt: in
         path = directory / f"fr_{re.sub(r'[^A-Za-z0-9.-]', '-', backend)}_rank_{facts.rank}"
         if _write(path, data, errors):
             written.append((path, data))
-    stated: dict[str, object] = {"run": run or _launcher_run(), "attempt": attempt, "reason": reason}
-    if attempt is None:
-        stated["attempt"] = environment_number("TORCHELASTIC_RESTART_COUNT")
-    sidecar = _sidecar(torch, facts, stated, written, errors)
+    number = environment_number("TORCHELASTIC_RESTART_COUNT") if attempt is None else attempt
+    sidecar = _sidecar(torch, facts, {**stated, "attempt": number}, written, errors)
     path = directory / f"fr_meta_rank_{facts.rank}.json"
     files = [name for name, _ in written]
     if _write(path, json.dumps(sidecar, indent=1).encode() + b"\n", errors):

@@ -16,7 +16,7 @@ from provstore.capture.fail_open import say_once, tried
 from provstore.capture.job_facts import look
 from provstore.capture.recorder_hooks import attach_recorders
 from provstore.capture.recorders import prepare_stacks, setting_faults
-from provstore.capture.snapshot import DumpReport, dump
+from provstore.capture.snapshot import DumpReport, Stillness, dump
 from provstore.capture.torch_library import last_collective, live_groups, load_torch
 
 _log = logging.getLogger("provstore")
@@ -185,10 +185,11 @@ class Watcher:
         still = time.monotonic() - self._moved_at
         if still >= self._seconds and not self._trouble_dumped:
             self._trouble_dumped = True
-            self._dump_hang(f"nothing moved for {still:.1f} s")
+            self._dump_hang(Stillness(still, self._seconds))
 
-    def _dump_hang(self, reason: str) -> None:
-        report = self.dump(reason)
+    def _dump_hang(self, still: Stillness) -> None:
+        reason = f"nothing moved for {still.seconds:.1f} s"
+        report = dump(self._directory, reason, run=self._run, attempt=self._attempt, still=still)
         named = ", ".join(path.name for path in report.files) or "no file"
         _log.warning("rank %s: %s: dumped into %s: %s", report.rank, reason, self._directory, named)
 

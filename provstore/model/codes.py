@@ -184,6 +184,14 @@ REASONS = (
         "dump with a sidecar that holds the time of the dump (provstore.capture)",
     ),
     Code(
+        "stood-still",
+        "The watcher says that the job stood still",
+        "note",
+        "A watcher dumped because nothing moved, and no call of the dumps has waited for long: calls that had not "
+        "ended are too young to tell a hang from a slow step, or none was under way.",
+        "dump again while it stands still, or let the watcher wait longer; py-spy dump tells what each rank does",
+    ),
+    Code(
         "seq-not-comparable",
         "Numbers cannot be compared",
         "note",

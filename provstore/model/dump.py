@@ -164,6 +164,10 @@ class Sidecar:
     pid: int | None = None
     torch_version: str | None = None
     reason: str | None = None
+    still_ns: int | None = None
+    """For how long nothing had moved, where the capture helper's watcher dumped because of that."""
+    still_limit_ns: int | None = None
+    """After how long the watcher was told to dump."""
     dumped_at_ns: int | None = None
     monotonic_ns: int | None = None
     device: Mapping[str, str] = field(default_factory=dict)

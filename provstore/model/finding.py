@@ -154,8 +154,8 @@ class Undecided:
 
     code: str
     """ring_wrapped, missing_dump, refused_dump, no_calls, membership_unknown, no_p2p_records, no_completion_events,
-    no_values, unreadable_table, no_frames, active_only, tie, clock_unknown, dump_time_unknown, seq_not_comparable,
-    version_unknown."""
+    no_values, unreadable_table, no_frames, active_only, tie, clock_unknown, dump_time_unknown, stood_still,
+    seq_not_comparable, version_unknown."""
     what: str
     next_step: str
     ranks: tuple[int, ...] = ()

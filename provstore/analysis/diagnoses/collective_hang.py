@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provstore.analysis.build import NO_DUMP_TIME, Place, Remarks, age_caveats, make, walk
+from provstore.analysis.build import Place, Remarks, age_caveats, make, walk
 from provstore.analysis.scene import Scene
 from provstore.analysis.waits import End
 from provstore.analysis.wording import call_words, rank_words, source_words
@@ -41,13 +41,13 @@ def _finding(scene: Scene, end: End) -> Finding:
         f"{rank_words(case.rank(row) for row in members)}: all entered {call_words(case, end.row)}"
         f"{source_words(case.source(end.row))} with equal arguments and none finished.{who} Device or network."
     )
-    aged = NO_DUMP_TIME not in age_caveats(case, members)
+    aged = case.is_over_due(members)
     return make(
         case,
         "collective-hang",
         Place(end.row, evidence=tuple(members)),
         summary=summary,
-        confidence="probable" if aged or any(case.progress.timed_out[row] for row in members) else "possible",
+        confidence="probable" if aged else "possible",
         culprits=named,
         victims=(*end.ranks, *end.victims),
         chain=walk(case, scene.waits, end.ranks),

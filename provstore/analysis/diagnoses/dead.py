@@ -37,7 +37,7 @@ def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     if _is_too_little(scene, ends):
         return
     for end in ends:
-        if end.ranks[0] not in victims and not _may_have_ended(scene, end):
+        if end.ranks[0] not in victims and not _may_have_ended(scene, end) and not _may_be_late(scene, end):
             yield _finding(scene, end)
 
 
@@ -45,6 +45,12 @@ def _is_too_little(scene: Scene, ends: Sequence[End]) -> bool:
     """Return whether so many dumps are missing that their absence accuses nobody: they were not collected."""
     seen = len({dump.rank for dump in scene.case.table.dumps})
     return len(ends) > _MOST_DEAD or (len(ends) > 1 and len(scene.case.missing) > seen)
+
+
+def _may_be_late(scene: Scene, end: End) -> bool:
+    """Return whether only the limit of a watcher makes the waits a hang: a rank that still moves leaves no dump."""
+    case = scene.case
+    return any(case.age_seconds(row) is not None for row in end.awaited) and not case.is_over_due(end.awaited)
 
 
 def _is_explained(scene: Scene, end: End) -> bool:

@@ -64,13 +64,8 @@ def _confidence(scene: Scene, item: IdleEnd) -> str:
     case, rank = scene.case, item.end.ranks[0]
     if item.may_hide or case.is_half_known(rank):
         return "possible"
-    known = _is_over_due(case, item.end) and scene.waits.reason(item.row, rank) == ABSENT_FROM
+    known = case.is_over_due(item.end.awaited) and scene.waits.reason(item.row, rank) == ABSENT_FROM
     return "certain" if known else "probable"
-
-
-def _is_over_due(case: Case, end: End) -> bool:
-    """Return whether a dump time or a timeout shows that those that wait have waited for long."""
-    return any(case.age_seconds(row) is not None or case.progress.timed_out[row] for row in end.awaited)
 
 
 def _members_waiting(case: Case, end: End, row: int) -> list[int]:
@@ -97,6 +92,6 @@ def _alternatives(case: Case, item: IdleEnd) -> tuple[str, ...]:
         found.append(HIDDEN_P2P)
     elif case.is_p2p(row):
         found.append(f"{rank_words((case.rank(row),))} may have posted one {case.signature(row).op} too many")
-    if not _is_over_due(case, item.end):
+    if not case.is_over_due(item.end.awaited):
         found.append(IN_FLIGHT)
     return tuple(found)

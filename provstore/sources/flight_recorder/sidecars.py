@@ -12,7 +12,16 @@ from provstore.sources.flight_recorder.shapes import Caps
 
 SCHEMA = "provstore-fr-sidecar/"
 _TEXTS = ("run", "host", "torch_version", "reason")
-_NUMBERS = ("attempt", "world_size", "local_rank", "pid", "dumped_at_ns", "monotonic_ns")
+_NUMBERS = (
+    "attempt",
+    "world_size",
+    "local_rank",
+    "pid",
+    "dumped_at_ns",
+    "monotonic_ns",
+    "still_ns",
+    "still_limit_ns",
+)
 _ATTEMPTS = 1 << 31
 _TABLES = ("device", "settings")
 _MANY = 1000

@@ -73,6 +73,14 @@ def test_the_dump_of_a_hang_is_kept_until_the_job_moves_again(scenes: Any) -> No
     assert sidecar(scenes.out / "moved", 0)["reason"] == "exit"
 
 
+def test_the_sidecar_of_a_hang_states_how_long_nothing_moved_and_what_the_watcher_was_told(scenes: Any) -> None:
+    facts = sidecar(scenes.out / "stall", 0)
+
+    assert facts["still_ns"] >= facts["still_limit_ns"] > 0
+    assert facts["reason"] == f"nothing moved for {facts['still_ns'] / 1e9:.1f} s"
+    assert "still_ns" not in sidecar(scenes.out / "exit", 0)
+
+
 def test_a_new_collective_counts_as_a_step_as_long_as_no_beat_came(scenes: Any) -> None:
     assert list((scenes.out / "never").iterdir()) == []
 
