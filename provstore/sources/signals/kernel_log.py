@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -109,7 +111,9 @@ class KernelLog:
             InputError: The file cannot be read.
         """
         try:
-            with path.open("rb") as file:
+            with open(path, "rb", opener=_without_waiting) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise InputError(f"{path}: kernel log: is no regular file")
                 at, length, head = self._place(file, str(path))
                 file.seek(at)
                 data = file.read(MAX_READ)
@@ -249,3 +253,8 @@ def _microseconds(text: str | None) -> int | None:
 
 def _short(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe that nobody writes to would be waited for without end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

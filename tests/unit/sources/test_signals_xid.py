@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -556,3 +558,11 @@ def test_a_code_that_is_gone_and_comes_back_is_new():
     runs = ((0, NONE), (1, WARNED), (0, NONE), (1, WARNED))
 
     assert [[one.code for one in gcm.read(code, text)] for code, text in runs] == [[], [31], [], [31]]
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(InputError, match="kernel log: is no regular file"):
+            KernelLog(DEVICES, host="node1").read_file(path)
