@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provstore.api.causes import cause_of, drifted, explained
-from provstore.api.random_states import with_generators
+from provstore.api.random_states import comparable_anchors, with_generators
 from provstore.api.stored_runs import StoredRun, Trustworthiness, opened_journal, stored_run, trustworthiness
+from provstore.api.stored_tables import Unreadable
 from provstore.errors import EXIT_NO, ConfigError, InputError
 from provstore.evidence import epoch_bundles as roles
-from provstore.evidence.replay import AnchorComparison, compare_anchors
+from provstore.evidence.replay import AnchorComparison
 from provstore.evidence.replay.anchors import KindDifference
 from provstore.ingest import recording
 from provstore.ingest.record_signals import seen_events
@@ -38,6 +39,8 @@ class Diff:
     trust: tuple[Trustworthiness, Trustworthiness]
     anchors: AnchorComparison | None
     epochs: tuple[int, ...]
+    lost: tuple[Unreadable, ...] = ()
+    """Bytes that records name, that the answer asked for, and that cannot be read."""
 
     @property
     def cause(self) -> KindDifference | None:
@@ -46,11 +49,12 @@ class Diff:
 
     @property
     def exit_code(self) -> int:
-        """0 no difference in what was compared, 1 a difference, 3 nothing comparable."""
+        """0 no difference in what was compared, 1 one or damaged bytes, 3 nothing comparable, or lost bytes."""
         from provstore.analysis.divergence import exit_code
 
         is_apart = self.anchors is not None and self.anchors.first is not None
-        return EXIT_NO if is_apart else exit_code(self.divergence)
+        codes = [EXIT_NO if is_apart else exit_code(self.divergence), *(one.exit_code for one in self.lost)]
+        return EXIT_NO if EXIT_NO in codes else max(codes)
 
     def to_dict(self) -> dict[str, object]:
         """Return it as JSON values."""
@@ -62,6 +66,7 @@ class Diff:
             **self.divergence.to_dict(),
             "cause": self.cause.to_dict() if self.cause else None,
             "anchors": self.anchors.to_dict() if self.anchors else None,
+            "unreadable": [one.to_dict() for one in self.lost],
             "exit_code": self.exit_code,
         }
 
@@ -129,7 +134,7 @@ def compared(
     divergence = compare(names, groups, epochs, readers, events=events, context=context, by_rank=single)
     anchors = _anchors(runs[0], runs[1], epochs)
     divergence = explained(divergence, anchors).with_notes(*_lone_epochs(runs, names, epochs), *drifted(runs, epoch))
-    return Diff(divergence, (trust[0], trust[1]), anchors, epochs)
+    return Diff(divergence, (trust[0], trust[1]), anchors, epochs, (*runs[0].lost, *runs[1].lost))
 
 
 def _names(a: StoredRun, b: StoredRun) -> tuple[str, str]:
@@ -199,8 +204,6 @@ def _events(run: StoredRun, name: str) -> Iterator[Event]:
 def _anchors(a: StoredRun, b: StoredRun, epochs: Iterable[int]) -> AnchorComparison | None:
     """Return the anchors compared, of epochs that both runs have; nothing where there are none."""
     both = [one for one in epochs if one in a.epochs and one in b.epochs]
-    left, right = ([row for epoch in both for row in one.rows(epoch, roles.ANCHORS)] for one in (a, b))
-    if not left or not right:
+    if not all(any(one.rows(epoch, roles.ANCHORS) for epoch in both) for one in (a, b)):
         return None
-    data = [[row for epoch in both for row in one.rows(epoch, roles.DATA)] for one in (a, b)]
-    return with_generators(compare_anchors(left, right, b.run, (data[0], data[1])), a, b, both)
+    return with_generators(comparable_anchors(a, b, both), a, b, both)

@@ -1,4 +1,4 @@
-"""Which random number generators of two runs stand differently, from the states that were kept of them."""
+"""Anchors of two runs compared, and which generators stand differently, from the states that were kept of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,28 @@ import orjson
 
 from provstore.api.stored_runs import StoredRun
 from provstore.errors import StoreError
-from provstore.evidence.epoch_bundles import RNG
-from provstore.evidence.replay import AnchorComparison
+from provstore.evidence.epoch_bundles import ANCHORS, DATA, RNG
+from provstore.evidence.replay import AnchorComparison, compare_anchors
 
 _Place = tuple[int, int, str, int]
 """Epoch, step, where in it, rank."""
 _WHERE = ("epoch", "checkpoint")
+
+
+def comparable_anchors(a: StoredRun, b: StoredRun, epochs: Iterable[int]) -> AnchorComparison:
+    """Return the anchors of two runs compared, without those of an epoch of which either cannot be read in whole."""
+    anchors: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
+    data: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
+    for epoch in epochs:
+        found = [(one.rows(epoch, ANCHORS), one.rows(epoch, DATA)) for one in (a, b)]
+        # What one run alone has is no difference where the other's was lost.
+        if any(one.unreadable(ANCHORS, epoch=epoch) for one in (a, b)):
+            continue
+        is_data_read = not any(one.unreadable(DATA, epoch=epoch) for one in (a, b))
+        for side, (rows, batches) in enumerate(found):
+            anchors[side].extend(rows)
+            data[side].extend(batches if is_data_read else ())
+    return compare_anchors(*anchors, b.run, data)
 
 
 def with_generators(found: AnchorComparison, a: StoredRun, b: StoredRun, epochs: Iterable[int]) -> AnchorComparison:

@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provstore.errors import InputError
+from provstore.api.stored_tables import StoredTables, Unreadable
+from provstore.errors import InputError, StoreError
 from provstore.evidence.aep import judge
 from provstore.evidence.aep_record import link_after
+from provstore.evidence.verify.blobs import AGENT_RECORD
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
 from provstore.journal import Journal
+from provstore.model.aep import AXES, Axis
 from provstore.model.evidence_report import RecordedEpoch
 from provstore.sources import aep
 
@@ -42,6 +45,8 @@ def recorded_epochs(journal: Journal, scope: Scope, *, epoch: int | None = None)
 def axes_of(journal: Journal, scope: Scope, digest: str, known: Mapping[str, bytes]) -> Mapping[str, object] | None:
     """Return the axes of the agent record of an epoch; ``None`` where it has none.
 
+    What cannot be read is not judged, and ends no answer: no axis of a record that is lost, and no chain around one.
+
     Args:
         journal: Where it is.
         scope: Run and attempt.
@@ -52,13 +57,17 @@ def axes_of(journal: Journal, scope: Scope, digest: str, known: Mapping[str, byt
         TrustError: A record is malformed.
         StoreError: The journal is damaged there.
     """
-    stored = agent_lines(journal, recording.stored_bundles(journal, scope[0]))
+    stored, lost = _readable(journal, recording.stored_bundles(journal, scope[0]))
+    if digest in lost:
+        return {name: Axis(evaluated=False, reason=lost[digest].words).to_dict() for name in AXES}
     at = next((at for at, (bundle, _) in enumerate(stored) if bundle.digest == digest), None)
     if at is None:
         return None
     lines = b"".join(data + b"\n" for _, data in stored)
     verdict = judge(aep.read(lines, name=f"agent records of {scope[0]}"), known).records[at]
-    return {name: axis.to_dict() for name, axis in verdict.axes.items()}
+    gap = next((Axis(evaluated=False, reason=f"of another epoch, {one.text}") for one in lost.values()), None)
+    axes = verdict.axes if gap is None else {**verdict.axes, "chain": gap}
+    return {name: axis.to_dict() for name, axis in axes.items()}
 
 
 def export_agents(
@@ -112,6 +121,27 @@ def agent_lines(journal: Journal, bundles: Sequence[StoredBundle]) -> list[tuple
         StoreError: One is missing or altered.
     """
     stored = [(one, data) for one in bundles if (data := recording.agent_record(journal, one)) is not None]
+    return _chained(stored)
+
+
+def _readable(
+    journal: Journal, bundles: Sequence[StoredBundle]
+) -> tuple[list[tuple[StoredBundle, bytes]], dict[str, Unreadable]]:
+    """Return the agent records that can be read, and by the digests of their bundles what is wrong with others."""
+    tables, stored, lost = StoredTables(journal), [], {}
+    for one in bundles:
+        try:
+            data = recording.agent_record(journal, one)
+        except StoreError:
+            link = one.link or {}
+            fault = tables.fault_of(link["aep"], link["aep_bytes"])
+            lost[one.digest] = tables.lose(one, AGENT_RECORD, link["aep"], *fault)
+            continue
+        stored += [] if data is None else [(one, data)]
+    return _chained(stored), lost
+
+
+def _chained(stored: list[tuple[StoredBundle, bytes]]) -> list[tuple[StoredBundle, bytes]]:
     linked = {None if one.link is None else one.link["aep_prev"]: (one, data) for one, data in stored}
     chain, link = [], None
     while (found := linked.pop(link, None)) is not None:

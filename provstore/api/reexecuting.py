@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from provstore.api.stored_runs import StoredRun
-from provstore.errors import ConfigError, InputError, StoreError, TrustError
+from provstore.api.stored_tables import Unreadable
+from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence.content import tensor_digest
 from provstore.evidence.epoch_bundles import HEADERS, SNAPSHOTS_INDEX
 from provstore.model.action import Action
+from provstore.model.recording import FULL
 
 if TYPE_CHECKING:
     from provstore.analysis.reexecution import Piece, Side, StoredTensor, Verdict
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 _SPAN = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?:x(\d{1,7}))?)?")
 _OPEN_BLOBS = 4
 _MOST_RANKS = 1 << 20
+_INDEX_LOST = "not known: the table of what was kept cannot be read"
 
 Rows = Mapping[tuple[str, str, int], list[Mapping[str, Any]]]
 """Action, side and tensor → chunks that were kept."""
@@ -36,6 +40,7 @@ class Recomputed:
     verdict: Verdict
     outputs: tuple[str, ...] = ()
     """Recorded digests, by rank."""
+    has_elements: bool = True
 
     def to_dict(self) -> dict[str, object]:
         """Return it as JSON values."""
@@ -61,7 +66,6 @@ def recomputed(
 
     Raises:
         InputError: The epoch has no such instance, or the end names several.
-        StoreError: A snapshot is missing or altered.
     """
     from provstore.analysis.reexecution import recompute
 
@@ -83,19 +87,41 @@ def recomputed(
             first = actions[0]
             outputs = tuple(one.digest_out for one in actions if one.digest_out is not None)
             verdict = recompute(_instance(actions, ranks, rows, chunks))
-            yield Recomputed(name, first.op, first.step, ranks, verdict, outputs)
+            yield Recomputed(name, first.op, first.step, ranks, verdict, outputs, any(map(_has_elements, actions)))
 
 
-def collectives(run: StoredRun, epoch: int) -> int:
-    """Return how many collectives of any elements an epoch has, whether anything was kept of them or not."""
-    found = {
-        one.chain
-        for one in run.actions(epoch)
-        if one.chain is not None
-        and "/p2p/" not in one.chain
-        and any(map(math.prod, (*(one.shapes_in or ()), *(one.shapes_out or ()))))
-    }
-    return len(found)
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """All collectives of an epoch that have any elements, whether anything was kept of them or not."""
+
+    total: int
+    not_kept: tuple[tuple[str, int], ...] = ()
+    """Why nothing was kept of any rank's bytes, and of how many."""
+
+
+def collectives(run: StoredRun, epoch: int) -> Collectives:
+    """Return how many collectives an epoch has, and why of some of them nothing was kept."""
+    with_bytes = {action for action, _, _ in _index(run, epoch)}
+    reasons: dict[str, set[str]] = {}
+    having, kept = set[str](), set[str]()
+    for one in run.actions(epoch):
+        if one.chain is None or "/p2p/" in one.chain:
+            continue
+        if _has_elements(one):
+            having.add(one.chain)
+        if one.action_id in with_bytes:
+            kept.add(one.chain)
+        short = () if one.mode == FULL else one.shortfall or (f"recorded in mode {one.mode}",)
+        reasons.setdefault(one.chain, set()).update(short)
+    without = having - kept
+    if run.unreadable(SNAPSHOTS_INDEX, epoch=epoch):
+        return Collectives(len(having), ((_INDEX_LOST, len(without)),) if without else ())
+    counts = Counter(", ".join(sorted(reasons[chain])) or "no rank kept any" for chain in without)
+    return Collectives(len(having), tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0]))))
+
+
+def _has_elements(one: Action) -> bool:
+    return any(map(math.prod, (*(one.shapes_in or ()), *(one.shapes_out or ()))))
 
 
 def _instance(actions: Sequence[Action], ranks: tuple[int, ...], rows: Rows, chunks: _Chunks) -> Any:
@@ -125,52 +151,68 @@ def _side(action: Action, name: str, rows: Rows, chunks: _Chunks) -> Side:
     dtypes = (action.dtypes_in if is_in else action.dtypes_out) or ()
     digest = action.digest_in if is_in else action.digest_out
     tensors: list[StoredTensor] = []
+    reasons = list[str]()
     for arg, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=False)):
         try:
             size = tensor_digest.size_bytes(dtype, shape)
         except ConfigError:
             return Side((), digest, f"{dtype} has no digest")
-        pieces = chunks.of(rows.get((action.action_id, name, arg), ()), dtype, shape)
+        pieces, lost = chunks.of(rows.get((action.action_id, name, arg), ()), dtype, shape)
         tensors.append(StoredTensor(dtype, shape, pieces, size))
-    return Side(tuple(tensors), digest, ", ".join(action.shortfall) or None)
+        reasons += [one for one in lost if one not in reasons]
+    return Side(tuple(tensors), digest, ", ".join(action.shortfall) or None, ", ".join(reasons) or None)
 
 
 class _Chunks:
-    """Reads chunks of snapshots; the last few blobs stay in memory."""
+    """Reads chunks of snapshots, as far as they can be read; the last few blobs stay in memory."""
 
     def __init__(self, run: StoredRun) -> None:
         self._run = run
-        self._blobs: dict[str, bytes] = {}
+        self._blobs: dict[str, bytes | Unreadable] = {}
 
-    def of(self, rows: Iterable[Mapping[str, Any]], dtype: str, shape: Sequence[int]) -> tuple[Piece, ...]:
-        """Return the kept pieces of a tensor, each proven against the tensor's digest unless all are there."""
+    def of(
+        self, rows: Iterable[Mapping[str, Any]], dtype: str, shape: Sequence[int]
+    ) -> tuple[tuple[Piece, ...], list[str]]:
+        """Return the kept pieces of a tensor, and why others that were kept are not used.
+
+        Each piece is proven against the tensor's digest unless all are there.
+        """
         from provstore.analysis.reexecution import Piece
 
-        found = []
+        found, lost, is_proven = [], list[str](), True
         for row in sorted(rows, key=lambda one: one["chunk"]):
-            data = self._blob(row["blob"])[row["offset"] : row["offset"] + row["bytes"]]
-            if row["chunks"] > 1:
-                self._require_proven(row, dtype, shape, data)
+            blob = self._blob(row["blob"])
+            if isinstance(blob, Unreadable):
+                lost.append(blob.words)
+                continue
+            data = blob[row["offset"] : row["offset"] + row["bytes"]]
+            fault = _fault(row, dtype, shape, data)
+            if fault is not None:
+                lost.append(self._run.contradicted(row["blob"], fault).words)
+                continue
+            is_proven = is_proven and (row["chunks"] == 1 or bool(row["path"]))
             found.append(Piece(row["chunk"] * tensor_digest.CHUNK_BYTES, data))
-        return tuple(found)
+        # Of a tensor that is not whole, a chunk without a path is proven by nothing.
+        return (tuple(found) if is_proven or not lost else ()), lost
 
-    @staticmethod
-    def _require_proven(row: Mapping[str, Any], dtype: str, shape: Sequence[int], data: bytes) -> None:
-        """Prove a chunk by its path; without one all chunks are there, and their digest is compared later."""
-        if not row["path"]:
-            return
-        try:
-            path = [bytes.fromhex(one) for one in row["path"]]
-            tensor_digest.check_chunk(row["tensor"], dtype, shape, row["chunk"], data, path)
-        except (TrustError, ConfigError) as error:
-            raise StoreError(f"snapshot of {row['action']}: {error}") from error
-
-    def _blob(self, sha256: str) -> bytes:
+    def _blob(self, sha256: str) -> bytes | Unreadable:
         if sha256 not in self._blobs:
             while len(self._blobs) >= _OPEN_BLOBS:
                 del self._blobs[next(iter(self._blobs))]
             self._blobs[sha256] = self._run.blob(sha256)
         return self._blobs[sha256]
+
+
+def _fault(row: Mapping[str, Any], dtype: str, shape: Sequence[int], data: bytes) -> str | None:
+    """Return why a chunk is not the one that its path proves; without one the digest of all is compared later."""
+    if row["chunks"] == 1 or not row["path"]:
+        return None
+    try:
+        path = [bytes.fromhex(one) for one in row["path"]]
+        tensor_digest.check_chunk(row["tensor"], dtype, shape, row["chunk"], data, path)
+    except (TrustError, ConfigError, ValueError) as error:
+        return f"is altered: {error}"
+    return None
 
 
 def _index(run: StoredRun, epoch: int) -> Rows:

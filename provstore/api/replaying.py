@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provstore import config
 from provstore.api.causes import drifted
-from provstore.api.random_states import with_generators
-from provstore.api.reexecuting import Recomputed, collectives, recomputed
+from provstore.api.random_states import comparable_anchors, with_generators
+from provstore.api.reexecuting import Collectives, Recomputed, collectives, recomputed
 from provstore.api.stored_runs import StoredRun, Trustworthiness, opened_journal, stored_run, trustworthiness
+from provstore.api.stored_tables import Unreadable
 from provstore.errors import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, ConfigError, InputError
 from provstore.evidence import epoch_bundles as roles
 from provstore.evidence.replay import (
     AnchorComparison,
     EpochFacts,
     RestorePlan,
-    compare_anchors,
     restore_plan,
     skips_in,
 )
-from provstore.evidence.replay.checkpoints import Given
+from provstore.evidence.replay.checkpoints import Given, nearest
 from provstore.evidence.replay.documents import Check
-from provstore.evidence.replay.plan import EXACT_POSSIBLE, NOT_POSSIBLE
+from provstore.evidence.replay.epoch import MISMATCH, MISSING
+from provstore.evidence.replay.plan import EXACT_POSSIBLE, NOT_POSSIBLE, steps_to_catch_up
 from provstore.evidence.replay.script import script_of
 from provstore.model.action import Action
 
@@ -41,6 +43,9 @@ PAGE = 50
 BOTH = "both"
 SOURCES = (BOTH, "journal")
 _EXACT, _MISMATCH, _NOT_RECOMPUTABLE = "exact", "mismatch", "not-recomputable"
+_NOT_KEPT, _NOT_ASKED = "not-kept", "not-asked"
+_CLASSES = (_EXACT, "explained", "within-bound", _MISMATCH, _NOT_RECOMPUTABLE, _NOT_KEPT, _NOT_ASKED)
+"""What becomes of a collective of the epoch: of each one thing, so that the counts add up to all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,20 @@ class Replay:
     emitted: tuple[Path, ...] = field(default=())
     rerun_trust: Trustworthiness | None = None
     """What verifying the re-run said, whose anchors were compared."""
+    not_kept: tuple[tuple[str, int], ...] = ()
+    """Why nothing was kept of a collective, and of how many that holds."""
+    lost: tuple[Unreadable, ...] = ()
+    """Bytes that records name, that the answer asked for, and that cannot be read."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What became of the collectives of the epoch, by class; all of them add up to ``collectives``."""
+        executed = [one for one in self.executed or () if one.has_elements]
+        counts = Counter(one.verdict.name for one in executed)
+        without = self.collectives - len(executed)
+        counts[_NOT_KEPT] = 0 if self.is_part or self.executed is None else without
+        counts[_NOT_ASKED] = without - counts[_NOT_KEPT]
+        return {name: counts[name] for name in _CLASSES}
 
     @property
     def is_unverified(self) -> bool:
@@ -101,8 +120,8 @@ class Replay:
 
     @property
     def exit_code(self) -> int:
-        """0 exact, 1 a difference or not possible, 3 undecided."""
-        codes = []
+        """0 exact, 1 a difference, damaged bytes or not possible, 3 undecided, 7 bytes that nothing can be said of."""
+        codes = [one.exit_code for one in self.lost]
         if self.executed is not None:
             names = {one.verdict.name for one in self.executed}
             all_exact = names == {_EXACT} and all(one.verdict.is_whole for one in self.executed)
@@ -113,12 +132,16 @@ class Replay:
             codes.append(
                 EXIT_OK if self.anchors.is_equal else EXIT_NO if self.anchors.first and compared else EXIT_UNDECIDED
             )
-        if not codes:
-            verdict = self.plan.verdict
-            codes.append(
-                EXIT_OK if verdict == EXACT_POSSIBLE else EXIT_NO if verdict == NOT_POSSIBLE else EXIT_UNDECIDED
-            )
+        if self.executed is None and self.anchors is None:
+            codes.append(self._exit_of_plan())
         return EXIT_NO if EXIT_NO in codes else max(codes)
+
+    def _exit_of_plan(self) -> int:
+        is_open = any(one.role == roles.CHECKPOINTS for one in self.lost)
+        if self.plan.verdict == NOT_POSSIBLE:
+            # Without the table of checkpoints nobody knows that there is none.
+            return EXIT_UNDECIDED if is_open else EXIT_NO
+        return EXIT_OK if self.plan.verdict == EXACT_POSSIBLE else EXIT_UNDECIDED
 
     @property
     def check(self) -> Check:
@@ -156,6 +179,9 @@ class Replay:
             "more_actions": self.has_more,
             "executed": None if self.executed is None else [one.to_dict() for one in self.executed],
             "collectives": self.collectives,
+            "counts": dict(self.counts),
+            "not_kept": [{"reason": reason, "collectives": count} for reason, count in self.not_kept],
+            "unreadable": [one.to_dict() for one in self.lost],
             "anchors": self.anchors.to_dict() if self.anchors else None,
             "emitted": [str(path) for path in self.emitted],
             "notes": list(self.notes),
@@ -181,7 +207,7 @@ def replay(
     Raises:
         InputError: Run, epoch, attempt, rank, instance or skip list does not fit what is stored.
         TrustError: The evidence does not hold, and that is not ignored.
-        StoreError: The journal cannot be read.
+        StoreError: The journal cannot be read; bytes beside it that cannot be read are named in the answer.
         SafeModeError: Recomputing is asked for in safe mode.
     """
     if request.execute:
@@ -202,21 +228,36 @@ def replayed(request: ReplayRequest, journal: Journal, opens: Opens, belief: Bel
     given = Given(request.checkpoint) if request.checkpoint else None
     plan = restore_plan(facts, run.held, skips, given)
     page = _page(run, request)
-    executed, count = None, 0
+    executed, every = None, Collectives(0)
     if request.execute:
-        count = collectives(run, request.epoch)
+        every = collectives(run, request.epoch)
         executed = tuple(recomputed(run, request.epoch, request.instance, request.rank))
-    notes = _notes(run, executed, is_chosen=request.attempt is None)
+    notes = _notes(run, executed, request)
     anchors = again = None
+    lost = [*run.lost]
     if request.against:
         other = stored_run(journal, request.against, None, request.epoch)
         again = trustworthiness(other, belief, unverified=request.unverified)
         anchors = _against(run, other, request.epoch)
         notes = (*notes, *drifted((run, other), request.epoch))
+        lost = [*run.lost, *other.lost]
     is_part = request.instance is not None or request.rank is not None
     shown = tuple(page[: request.limit])
     has_more = len(page) > request.limit
-    return Replay(plan, trust, shown, has_more, executed, count, is_part, anchors, notes, rerun_trust=again)
+    return Replay(
+        plan,
+        trust,
+        shown,
+        has_more,
+        executed,
+        every.total,
+        is_part,
+        anchors,
+        notes,
+        rerun_trust=again,
+        not_kept=() if is_part else every.not_kept,
+        lost=tuple(lost),
+    )
 
 
 def _graph_of(uri: str, directory: Path) -> contextlib.AbstractContextManager[tuple[GraphStore | None, str]]:
@@ -237,21 +278,17 @@ def _look(run: StoredRun, request: ReplayRequest, opens: Opens, belief: Belief |
 
 
 def epoch_facts(run: StoredRun, epoch: int) -> EpochFacts:
-    """Return what is stored of an epoch, as a restore plan needs it.
-
-    Raises:
-        StoreError: A table is missing or altered.
-    """
+    """Return what is stored of an epoch, as a restore plan needs it, and which tables of it cannot be read."""
     bundles = run.of_epoch(epoch)
     first = bundles[0].record
     spans = [one.record["steps"] for one in bundles if one.record["steps"]]
     steps = (min(one[0] for one in spans), max(one[1] for one in spans)) if spans else None
     earlier = [number for number in run.epochs if number < epoch]
-    anchors = run.rows(epoch, roles.ANCHORS)
-    checkpoints = [row for number in (*earlier, epoch) for row in run.rows(number, roles.CHECKPOINTS)]
+    anchors, data = run.rows(epoch, roles.ANCHORS), run.rows(epoch, roles.DATA)
+    headers, samplers, rng = (run.rows(epoch, role) for role in (roles.HEADERS, roles.SAMPLERS, roles.RNG))
     ranks = sorted({row["rank"] for one in bundles for row in one.record["ranks"] or ()})
     missing = set(bundles[-1].missing_ranks)
-    return EpochFacts(
+    found = EpochFacts(
         run=run.run,
         attempt=run.attempt,
         epoch=epoch,
@@ -263,14 +300,35 @@ def epoch_facts(run: StoredRun, epoch: int) -> EpochFacts:
         missing_ranks=tuple(sorted(missing - set(ranks))),
         environment=first["environment"],
         is_first=not earlier and (steps is None or steps[0] <= 1),
-        headers=run.rows(epoch, roles.HEADERS),
-        data=run.rows(epoch, roles.DATA),
-        samplers=run.rows(epoch, roles.SAMPLERS),
-        rng=run.rows(epoch, roles.RNG),
+        headers=headers,
+        data=data,
+        samplers=samplers,
+        rng=rng,
         anchors=anchors,
-        checkpoints=checkpoints,
-        earlier_rng=[row for number in earlier for row in run.rows(number, roles.RNG)],
     )
+    found = _with_checkpoints(found, run, earlier)
+    return replace(found, unread=_unread(run.lost, epoch))
+
+
+def _with_checkpoints(facts: EpochFacts, run: StoredRun, earlier: Sequence[int]) -> EpochFacts:
+    """Return the facts with what is read of earlier epochs: back to the checkpoint that is nearest, no further."""
+    for number in (facts.epoch, *reversed(earlier)):
+        facts = replace(facts, checkpoints=(*run.rows(number, roles.CHECKPOINTS), *facts.checkpoints))
+        if nearest(facts) is not None:
+            break
+    if steps_to_catch_up(facts):
+        facts = replace(facts, earlier_rng=[row for number in earlier for row in run.rows(number, roles.RNG)])
+    return facts
+
+
+def _unread(lost: Sequence[Unreadable], epoch: int) -> dict[str, tuple[str, str]]:
+    """Return which tables that a plan of the epoch needs cannot be read, and how its items stand therefore."""
+    found: dict[str, tuple[str, str]] = {}
+    for one in lost:
+        state = MISMATCH if one.state == "damaged" else MISSING
+        where = "" if one.epoch == epoch else f"epoch {one.epoch}: "
+        found.setdefault(one.role, (state, f"{where}{one.words}"))
+    return found
 
 
 def _require_rank(request: ReplayRequest, facts: EpochFacts) -> None:
@@ -289,19 +347,18 @@ def _page(run: StoredRun, request: ReplayRequest) -> list[Action]:
 def _against(run: StoredRun, other: StoredRun, epoch: int) -> AnchorComparison:
     if (run.run, run.attempt) == (other.run, other.attempt):
         raise InputError(f"{run.run}: attempt {run.attempt}: --against: is compared with itself")
-    pairs = [(one.rows(epoch, roles.ANCHORS), one.rows(epoch, roles.DATA)) for one in (run, other)]
-    (left, left_data), (right, right_data) = pairs
-    found = compare_anchors(left, right, other.run, (left_data, right_data))
+    found = comparable_anchors(run, other, (epoch,))
     return with_generators(found, run, other, (epoch,))
 
 
-def _notes(run: StoredRun, executed: Sequence[Recomputed] | None, *, is_chosen: bool) -> tuple[str, ...]:
+def _notes(run: StoredRun, executed: Sequence[Recomputed] | None, request: ReplayRequest) -> tuple[str, ...]:
     notes = []
-    if is_chosen and len(run.attempts) > 1:
+    is_index_read = not run.unreadable(roles.SNAPSHOTS_INDEX, epoch=request.epoch)
+    if request.attempt is None and len(run.attempts) > 1:
         notes.append(
             f"attempt {run.attempt} was chosen of {', '.join(map(str, run.attempts))}: --attempt names another"
         )
-    if executed is not None and not executed:
+    if executed is not None and not executed and is_index_read:
         notes.append("nothing was recomputed: of no collective of the epoch were bytes kept (mode full keeps them)")
     return tuple(notes)
 

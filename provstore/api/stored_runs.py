@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from provstore import config
 from provstore.api.opening import existing
+from provstore.api.stored_tables import StoredTables, Unreadable
 from provstore.errors import InputError, StoreError
 from provstore.evidence.actions import OPENING
-from provstore.evidence.epoch_bundles import RNG
+from provstore.evidence.epoch_bundles import RNG, RNG_STATE, SNAPSHOT
 from provstore.ingest import recording
 from provstore.ingest.recording import StoredBundle
 from provstore.journal import Journal
 from provstore.model.action import Action
+from provstore.model.lost import ALTERED, MISSING
 
 if TYPE_CHECKING:
     from provstore.api.believing import Belief
@@ -50,12 +52,22 @@ class Trustworthiness:
 
 
 class StoredRun:
-    """One attempt of a recorded run."""
+    """One attempt of a recorded run; bytes of it that cannot be read are remembered, and end no answer."""
 
     def __init__(self, journal: Journal, run: str, attempt: int, bundles: Sequence[StoredBundle]) -> None:
         self.journal, self.run, self.attempt = journal, run, attempt
         self.bundles = [one for one in bundles if one.attempt == attempt]
         self.attempts = sorted({one.attempt for one in bundles})
+        self._tables = StoredTables(journal)
+
+    @property
+    def lost(self) -> list[Unreadable]:
+        """What was asked for so far and cannot be read, damaged bytes first."""
+        return self._tables.lost
+
+    def unreadable(self, *roles: str, epoch: int) -> list[Unreadable]:
+        """Return which tables of an epoch were asked for so far and cannot be read, all pieces of them."""
+        return self._tables.unreadable(*roles, epochs=(epoch,))
 
     @property
     def epochs(self) -> list[int]:
@@ -67,12 +79,8 @@ class StoredRun:
         return [one for one in self.bundles if one.epoch == epoch]
 
     def rows(self, epoch: int, role: str) -> list[dict[str, Any]]:
-        """Return the rows of a table of an epoch, all parts of it.
-
-        Raises:
-            StoreError: A blob is missing or altered.
-        """
-        return [row for bundle in self.of_epoch(epoch) for row in recording.table(self.journal, bundle, role)]
+        """Return the rows of a table of an epoch, all parts of it, as far as they can be read."""
+        return [row for bundle in self.of_epoch(epoch) for row in self._tables.rows(bundle, role)]
 
     def actions(self, epoch: int | None = None) -> Iterator[Action]:
         """Yield the recorded actions in their stored order."""
@@ -88,25 +96,40 @@ class StoredRun:
                     yield action
 
     def held(self, sha256: str, size_bytes: int) -> str:
-        """Return whether the bytes of a blob are ``present``, ``missing`` or a ``mismatch``."""
+        """Return whether the bytes of random states are ``present``, ``missing`` or a ``mismatch``."""
         try:
             self.journal.kept(sha256, size_bytes)
         except StoreError:
-            is_there = any(self.journal.directory.rglob(f"*{sha256}*"))
-            return "mismatch" if is_there else "missing"
+            fault, reason = self._tables.fault_of(sha256, size_bytes)
+            self._tables.lose(self._naming_state(sha256), RNG_STATE, sha256, fault, reason)
+            return "missing" if fault == MISSING else "mismatch"
         return "present"
 
-    def blob(self, sha256: str) -> bytes:
-        """Return the bytes of a blob that a bundle names.
+    def blob(self, sha256: str) -> bytes | Unreadable:
+        """Return the bytes of a blob that a bundle names, or what is wrong with them.
 
         Raises:
             InputError: No bundle names it.
-            StoreError: It is missing or altered.
         """
         for bundle in self.bundles:
-            if any(said["sha256"] == sha256 for said in bundle.record["blobs"]):
-                return recording.blob(self.journal, bundle, sha256)
+            for said in bundle.record["blobs"]:
+                if said["sha256"] == sha256:
+                    try:
+                        return self.journal.kept(sha256, said["bytes"])
+                    except StoreError:
+                        fault, reason = self._tables.fault_of(sha256, said["bytes"])
+                        return self._tables.lose(bundle, said["role"], sha256, fault, reason)
         raise InputError(f"{self.run}: blob {sha256[:80]!a}: no bundle names it")
+
+    def contradicted(self, sha256: str, reason: str) -> Unreadable:
+        """Remember that bytes of a blob are not those that a table says they are; return what is wrong."""
+        naming = (one for one in self.bundles if any(said["sha256"] == sha256 for said in one.record["blobs"]))
+        return self._tables.lose(next(naming, self.bundles[-1]), SNAPSHOT, sha256, ALTERED, reason)
+
+    def _naming_state(self, sha256: str) -> StoredBundle:
+        """Return the bundle whose table names random states; the last one where none does."""
+        named = (one for one in self.bundles for row in self._tables.rows(one, RNG) if row.get("blob") == sha256)
+        return next(named, self.bundles[-1])
 
     def random_state(self, digest: str) -> bytes:
         """Return the random states of one rank, which a row of a table names.

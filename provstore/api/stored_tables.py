@@ -8,12 +8,14 @@ from itertools import groupby
 from typing import Any
 
 from provstore.analysis.rank_lists import ranks_text
-from provstore.errors import InputError, StoreError
+from provstore.errors import EXIT_NO, EXIT_STORE, EXIT_UNDECIDED, InputError, StoreError
 from provstore.evidence.epoch_bundles import ANCHORS, CHECKPOINTS, STATISTICS, STEPS
 from provstore.ingest.recording import StoredBundle, rows_of
 from provstore.journal import Journal
 from provstore.journal.kept import KeptBytes
 from provstore.model.finding import Undecided
+from provstore.model.lost import ALTERED, CUT_OFF, MISSING
+from provstore.model.lost import UNREADABLE as NOT_READ
 from provstore.model.suspicion import UNREADABLE
 
 _SHOWN_DIGITS = 12
@@ -28,13 +30,47 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A table, or a piece of one, that cannot be read."""
+    """A table, a piece of one, or other bytes that a bundle names, which cannot be read."""
 
     bundle: StoredBundle
     role: str
     sha256: str
     reason: str
     """In words without their subject."""
+    fault: str = NOT_READ
+    """``missing``, ``cut off``, ``altered`` or ``unreadable``."""
+
+    @property
+    def state(self) -> str:
+        """Whether the bytes are ``missing``, ``damaged`` (others than were stored) or ``unreadable``."""
+        return "damaged" if self.fault in {CUT_OFF, ALTERED} else self.fault
+
+    @property
+    def exit_code(self) -> int:
+        """What it does to an answer that asked for these bytes: what is gone contradicts nothing, other bytes do."""
+        return {MISSING: EXIT_UNDECIDED, NOT_READ: EXIT_STORE}.get(self.fault, EXIT_NO)
+
+    @property
+    def text(self) -> str:
+        """What it is and what is wrong with it."""
+        return f"{self.role} of epoch {self.epoch} ({self._said()}"
+
+    @property
+    def words(self) -> str:
+        """What is wrong with its bytes, in short: which, and how."""
+        said = "" if self.fault == MISSING else f" {self.reason}"
+        return f"bytes {self.state}: blob {self.sha256[:_SHOWN_DIGITS]}…{said}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as JSON values."""
+        return {
+            "run": self.bundle.run,
+            "epoch": self.epoch,
+            "role": self.role,
+            "sha256": self.sha256,
+            "state": self.state,
+            "reason": self.reason,
+        }
 
     @property
     def epoch(self) -> int:
@@ -77,8 +113,7 @@ class StoredTables:
             try:
                 yield blob["sha256"], self._journal.kept(blob["sha256"], blob["bytes"]).splitlines()
             except StoreError:
-                fault = self._kept.fault(blob["sha256"], blob["bytes"])
-                self.lose(bundle, role, blob["sha256"], "could not be read" if fault is None else fault[1])
+                self.lose(bundle, role, blob["sha256"], *self.fault_of(blob["sha256"], blob["bytes"]))
 
     def rows(self, bundle: StoredBundle, role: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of a table, as far as it can be read."""
@@ -86,12 +121,23 @@ class StoredTables:
             try:
                 yield from list(rows_of(lines))
             except InputError as error:
-                self.lose(bundle, role, sha256, f"is no table: {error}")
+                self.lose(bundle, role, sha256, ALTERED, f"is no table: {error}")
 
-    def lose(self, bundle: StoredBundle, role: str, sha256: str, reason: str) -> None:
-        """Remember that a piece of a table cannot be read."""
+    def fault_of(self, sha256: str, size_bytes: int) -> tuple[str, str]:
+        """Return what is wrong with bytes that could not be read, as one word and in words without their subject."""
+        return self._kept.fault(sha256, size_bytes) or (NOT_READ, "could not be read")
+
+    def lose(self, bundle: StoredBundle, role: str, sha256: str, fault: str, reason: str) -> Unreadable:
+        """Remember that a piece of a table, or other bytes, cannot be read."""
         key = (role, bundle.epoch, bundle.part, sha256)
-        self._unreadable.setdefault(key, Unreadable(bundle, role, sha256, reason))
+        return self._unreadable.setdefault(key, Unreadable(bundle, role, sha256, reason, fault))
+
+    @property
+    def lost(self) -> list[Unreadable]:
+        """What could not be read so far, damaged bytes first."""
+        return sorted(
+            self._unreadable.values(), key=lambda one: (one.fault == MISSING, one.epoch, one.role, one.sha256)
+        )
 
     def unreadable(self, *roles: str, epochs: Iterable[int] | None = None) -> list[Unreadable]:
         """Return what could not be read so far of tables of some roles, by epoch."""

@@ -13,7 +13,7 @@ from provstore.cli._screen import Line, Screen, print_lines
 from provstore.cli._targets import run_of
 from provstore.cli._text import counted, folded, ranks_text
 from provstore.cli._trusting import AnchorPath, PublicKey, Trust, Unverified, belief_of
-from provstore.cli.replay import anchor_lines, ignored_lines, trust_lines
+from provstore.cli.replay import anchor_lines, ignored_lines, lost_lines, trust_lines
 
 if TYPE_CHECKING:
     from provstore.analysis.divergence import Correlation, Divergence, Point
@@ -58,8 +58,8 @@ def diff(
     """Compare two recorded runs by the digests of their calls.
 
     Calls that only one run recorded with a digest are counted, not compared. Exit code: 0 no difference in what was
-    compared, 1 a difference, or evidence that does not hold, 2 not stored, 3 nothing comparable, 7 the journal cannot
-    be read.
+    compared, 1 a difference, damaged bytes, or evidence that does not hold, 2 not stored, 3 nothing comparable, or
+    bytes are missing, 7 the journal cannot be read.
     """
     from provstore.api.diffing import diff as compare_runs
 
@@ -87,6 +87,7 @@ def _draw(console: Console, found: Diff) -> None:
     lines = _lines(found.divergence, console.width, is_apart=found.cause is not None, has_anchors=bool(anchors))
     print_lines(console, lines)
     print_lines(console, () if found.cause else anchors)
+    print_lines(console, lost_lines(found.lost, console.width))
     names = (found.divergence.a, found.divergence.b)
     print_lines(console, trust_lines(list(zip(names, found.trust, strict=True)), console.width))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from provstore.api.reexecuting import Recomputed
     from provstore.api.replaying import Replay
     from provstore.api.stored_runs import Trustworthiness
+    from provstore.api.stored_tables import Unreadable
     from provstore.evidence.replay import AnchorComparison, RestorePlan
     from provstore.evidence.replay.anchors import KindDifference
 
@@ -34,8 +35,11 @@ _STYLE = {"exact-possible": "bold green", "approximate": "bold yellow", "not-pos
 _STATE_STYLE = {"present": "green", "missing": "yellow", "mismatch": "red"}
 _VERDICT_STYLE = {"exact": "green", "mismatch": "red"}
 _NOT_RECOMPUTABLE = "not-recomputable"
+_NOT_DONE = {_NOT_RECOMPUTABLE: _NOT_RECOMPUTABLE, "not-kept": "not kept", "not-asked": "not asked for"}
+"""What else becomes of a collective → in words."""
 _VERDICTS = ("mismatch", "within-bound", "explained", "exact", _NOT_RECOMPUTABLE)
 """The worst first; what says nothing last."""
+_DONE = _VERDICTS[:-1]
 _SHOWN = 20
 _MOST_TRUST = 100
 """Characters of the first finding about the evidence."""
@@ -89,9 +93,9 @@ def replay(  # noqa: PLR0913 - each argument is an option
     """Plan to run an epoch again, recompute it, compare a re-run.
 
     The evidence is verified first: signatures, records, and of the epoch blobs and graph. The plan says what is there
-    and what is missing; it starts nothing. Exit code: 0 exact, or all equal; 1 evidence that does not hold, a
-    difference, or not possible; 2 not stored; 3 approximate or undecided; 6 refused by safe mode; 7 the journal cannot
-    be read.
+    and what is missing; it starts nothing. Exit code: 0 exact, or all equal; 1 evidence that does not hold, damaged
+    bytes, a difference, or not possible; 2 not stored; 3 approximate, undecided, or bytes are missing; 6 refused by
+    safe mode; 7 the journal cannot be read.
     """
     from provstore import __version__
     from provstore.api.emitting import emit as emit_files
@@ -126,7 +130,7 @@ def replay(  # noqa: PLR0913 - each argument is an option
 def _draw(console: Console, found: Replay, verbose: bool) -> None:
     print_lines(console, _plan_lines(found, console.width))
     if found.executed is not None:
-        print_lines(console, _executed_lines(found.executed, found.collectives, console.width, verbose))
+        print_lines(console, _executed_lines(found, console.width, verbose))
     if found.anchors is not None:
         print_lines(console, anchor_lines(found.anchors, console.width))
     if found.actions:
@@ -135,6 +139,7 @@ def _draw(console: Console, found: Replay, verbose: bool) -> None:
         grid(console, columns, rows)
         if found.has_more:
             console.print("there are more: --offset and --limit", style="dim")
+    print_lines(console, lost_lines(found.lost, console.width, verbose=verbose))
     print_lines(console, _last_lines(found, console.width))
     trusts = [(found.plan.run, found.trust)]
     if found.anchors is not None and found.rerun_trust is not None:
@@ -187,16 +192,17 @@ def _plan_lines(found: Replay, width: int) -> Iterator[Line]:
         yield from (Line(one) for one in folded(text, width, "  ", "    "))
 
 
-def _executed_lines(executed: tuple[Recomputed, ...], total: int, width: int, verbose: bool) -> Iterator[Line]:
-    counts: dict[str, int] = {}
-    for one in executed:
-        counts[one.verdict.name] = counts.get(one.verdict.name, 0) + 1
-    without = counts.pop(_NOT_RECOMPUTABLE, 0)
-    done = len(executed) - without
-    verdicts = ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=_verdict_place))
+def _executed_lines(found: Replay, width: int, verbose: bool) -> Iterator[Line]:
+    """Yield what became of the collectives: counts that add up to all, then what is odd, what is wrong first."""
+    counts, executed = found.counts, found.executed or ()
+    done = sum(counts[name] for name in _DONE)
+    verdicts = ", ".join(f"{counts[name]:,} {name}" for name in _DONE if counts[name])
     said = f": {verdicts}" if verdicts else ""
-    said += f"; {without:,} {_NOT_RECOMPUTABLE}" if without else ""
-    yield Line(f"{done:,} of {counted(total, 'collective')} recomputed{said}", "bold")
+    said += "".join(f"; {counts[name]:,} {words}" for name, words in _NOT_DONE.items() if counts[name])
+    text = f"{done:,} of {counted(found.collectives, 'collective')} recomputed{said}"
+    yield from (Line(part, "bold") for part in folded(text, width, "", "  "))
+    for reason, count in found.not_kept:
+        yield from (Line(part) for part in folded(f"not kept: {count:,}: {reason}", width, "  ", "    "))
     odd = [one for one in executed if verbose or one.verdict.name != "exact" or not one.verdict.is_whole]
     # What is wrong is read first.
     odd.sort(key=lambda one: _verdict_place(one.verdict.name))
@@ -274,6 +280,16 @@ def _kind(found: AnchorComparison, one: KindDifference) -> str:
 
     which = f": {', '.join(found.generators)}" if one.kind == "rng" and found.generators else ""
     return f"{one.kind} ({MEANING[one.kind]}{which})"
+
+
+def lost_lines(lost: Sequence[Unreadable], width: int, *, verbose: bool = False) -> Iterator[Line]:
+    """Yield which bytes could not be read that the answer asked for."""
+    runs = {one.bundle.run for one in lost}
+    for one in lost if verbose else lost[:_SHOWN]:
+        text = f"{one.bundle.run}: {one.text}" if len(runs) > 1 else one.text
+        yield from (Line(part, "red" if one.state == "damaged" else "yellow") for part in folded(text, width, "", "  "))
+    if not verbose and len(lost) > _SHOWN:
+        yield Line(f"… {len(lost) - _SHOWN:,} more cannot be read: --json lists all", "dim")
 
 
 def _last_lines(found: Replay, width: int) -> Iterator[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,22 @@ def test_the_axes_of_an_epoch_are_shown_with_its_bundle(exported: Path) -> None:
     assert (found["chain"]["evaluated"], found["chain"]["status"]) == (True, "intact")
     assert found["capture"]["evaluated"] is False
     assert "complete" not in json.dumps(shown.to_dict())
+
+
+def test_a_lost_agent_record_takes_no_epoch_from_what_is_shown(exported: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(exported / "s", tmp_path / "s")
+    with opened(f"embedded:{store}") as evidence:
+        agent_record = evidence.listed(epoch=1).runs[0].recorded[0].agent_record
+        assert agent_record is not None
+        (store / "journal" / "blobs" / agent_record[:2] / f"{agent_record}.zst").unlink()
+        own, other = (evidence.shown(f"recorded:job:{epoch}").axes for epoch in (1, 2))
+
+    assert own is not None
+    assert not any(axis["evaluated"] for axis in own.values())
+    assert all(f"bytes missing: blob {agent_record[:12]}" in axis["reason"] for axis in own.values())
+    assert other is not None
+    assert other["structural"]["status"] == "pass"
+    assert other["chain"]["evaluated"] is False, "a chain with a gap is neither intact nor broken"
 
 
 def test_an_epoch_that_no_run_recorded_is_an_error_and_no_empty_list(tmp_path: Path) -> None:

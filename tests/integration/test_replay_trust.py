@@ -17,7 +17,7 @@ from provstore.api.recording import record
 from provstore.api.replaying import Replay, ReplayRequest, replay
 from provstore.api.stored_runs import StoredRun, Trustworthiness
 from provstore.cli._app import run as command_line
-from provstore.errors import ConfigError, StoreError, TrustError
+from provstore.errors import ConfigError, TrustError
 from provstore.model.evidence import Observation
 from provstore.stores import open_store
 from tests.evidence_graphs import door
@@ -154,10 +154,14 @@ def test_a_missing_blob_refuses_nothing_and_is_named(signed: Signed, role: str) 
     assert (found.plan.item("rng").state == "missing") is (role == "rng-state")
 
 
-def test_a_table_of_the_plan_that_is_missing_is_an_error_of_the_store(signed: Signed) -> None:
+def test_a_table_of_the_plan_that_is_missing_is_named_and_its_item_is_missing(signed: Signed) -> None:
+    sha256 = signed.sha256("headers")
     signed.blob("headers").unlink()
-    with pytest.raises(StoreError, match="missing"):
-        replayed(signed)
+    found = replayed(signed)
+    assert found.plan.item("environment").state == "missing"
+    assert sha256[:12] in found.plan.item("environment").detail
+    assert [(one.sha256, one.state) for one in found.lost] == [(sha256, "missing")]
+    assert found.exit_code == 3
 
 
 def test_without_a_key_nothing_is_judged(signed: Signed) -> None:

@@ -81,6 +81,8 @@ class Side:
     """As recorded; over all tensors of the side."""
     reason: str | None = None
     """Why bytes are missing, such as ``byte-budget``; ``None`` where nothing is known of it."""
+    lost: str | None = None
+    """Why bytes that were kept are not there to read."""
 
 
 @dataclass(frozen=True, slots=True)

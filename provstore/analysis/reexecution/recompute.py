@@ -88,7 +88,7 @@ def _require_bytes(instance: Instance, found: Sequence[Part]) -> None:
     for rank, tensors in {(rank, part.vector.tensors) for part in found for rank in part.vector.ranks}:
         side = instance.inputs[rank]
         if any(not side.tensors[at].pieces and side.tensors[at].count for at in tensors):
-            lacking[rank] = Missing(rank, "input", side.reason or "input-bytes-missing")
+            lacking[rank] = Missing(rank, "input", side.lost or side.reason or "input-bytes-missing")
     if lacking:
         raise UnknownLayoutError(*(lacking[rank] for rank in sorted(lacking)))
 
@@ -138,14 +138,14 @@ def _by_digest(
     """Return what the digest alone says of the outputs of a rank."""
     side = instance.outputs[rank]
     if side.digest is None:
-        return Missing(rank, "output", side.reason or "neither bytes nor a digest")
+        return Missing(rank, "output", side.lost or side.reason or "neither bytes nor a digest")
     if not all(reading.is_whole(part) for part in parts):
-        return Missing(rank, "output", "output-bytes-missing")
+        return Missing(rank, "output", side.lost or "output-bytes-missing")
     for order, contents in _whole(parts, how, reading):
         if _digest(side, [contents[at] for at in range(len(side.tensors))]) == side.digest:
             return Judged(rank, EXACT, order, whole=True)
     if how is not None and (_depends_on_order(how) or order_free.has_silent(parts, how, reading)):
-        return Missing(rank, "output", "output-bytes-missing")
+        return Missing(rank, "output", side.lost or "output-bytes-missing")
     order = COPY if how is None else ORDER_FREE
     return Judged(rank, MISMATCH, order, differences=(Difference(rank, 0, None, 1, None),), whole=True)
 

@@ -41,3 +41,5 @@ class EpochFacts:
     """Of this epoch and of all before it."""
     earlier_rng: Sequence[Row] = field(default=())
     """Of all epochs before it."""
+    unread: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Role of a table that cannot be read in whole → ``missing`` or ``mismatch``, and why in words."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from provstore.evidence import epoch_bundles as roles
 from provstore.evidence.replay import skips as skip_lists
 from provstore.evidence.replay.checkpoints import Given, checkpoint_item, nearest
 from provstore.evidence.replay.epoch import MISMATCH, MISSING, PRESENT, EpochFacts, Held, Row
@@ -24,6 +25,16 @@ CHECKPOINT, RNG, DATA, SAMPLER, SKIPS, ENVIRONMENT, ANCHORS = (
     "anchors",
 )
 
+_TABLES = {
+    CHECKPOINT: roles.CHECKPOINTS,
+    RNG: roles.RNG,
+    DATA: roles.DATA,
+    SAMPLER: roles.SAMPLERS,
+    SKIPS: roles.DATA,
+    ENVIRONMENT: roles.HEADERS,
+    ANCHORS: roles.ANCHORS,
+}
+"""Which table each item is taken from."""
 _DRAWING = ("shuffle", "replacement", "drop_last", "batch_size")
 
 __all__ = ["APPROXIMATE", "EXACT_POSSIBLE", "NOT_POSSIBLE", "Item", "RestorePlan", "restore_plan"]
@@ -87,12 +98,12 @@ def restore_plan(facts: EpochFacts, held: Held, skips: Sequence[Skip] = (), give
     Raises:
         InputError: The skip list names batches that the epoch does not have.
     """
-    skip_lists.require_known(skips, facts)
+    if roles.DATA not in facts.unread:
+        skip_lists.require_known(skips, facts)
     own = skip_lists.own_skips(facts.data)
     added = skip_lists.beyond(skips, own)
-    row = nearest(facts)
-    catch_up = None if row is None or facts.steps is None else max(facts.steps[0] - row["step"] - 1, 0)
-    items = (
+    row, catch_up = nearest(facts), steps_to_catch_up(facts)
+    found = (
         checkpoint_item(row, facts, given),
         _rng(facts, held, row, catch_up or 0),
         _data(facts),
@@ -101,6 +112,7 @@ def restore_plan(facts: EpochFacts, held: Held, skips: Sequence[Skip] = (), give
         _environment(facts),
         _anchors(facts),
     )
+    items = tuple(_as_read(one, facts) for one in found)
     reasons = tuple(_reasons(facts, items, catch_up or 0))
     return RestorePlan(
         facts.run,
@@ -117,6 +129,20 @@ def restore_plan(facts: EpochFacts, held: Held, skips: Sequence[Skip] = (), give
         catch_up,
         tuple(_notes(items)),
     )
+
+
+def steps_to_catch_up(facts: EpochFacts) -> int | None:
+    """Return how many steps lie between the nearest checkpoint and the epoch; ``None`` without a checkpoint."""
+    row = nearest(facts)
+    return None if row is None or facts.steps is None else max(facts.steps[0] - row["step"] - 1, 0)
+
+
+def _as_read(item: Item, facts: EpochFacts) -> Item:
+    """Return an item as what it is where its table cannot be read in whole: what is left of it may be another one."""
+    if _TABLES[item.name] not in facts.unread or item.state == MISMATCH:
+        return item
+    state, reason = facts.unread[_TABLES[item.name]]
+    return Item(item.name, state, None, item.source, reason)
 
 
 def _verdict(facts: EpochFacts, items: Sequence[Item], reasons: Sequence[str]) -> str:

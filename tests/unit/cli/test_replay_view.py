@@ -18,11 +18,21 @@ def recomputed(name: str, seq: int) -> Recomputed:
     return Recomputed(f"gloo/0@0-1/{seq}", "all_reduce", 0, (0, 1), Verdict(name, None, 1, 1))
 
 
+def shown(
+    executed: tuple[Recomputed, ...], total: int, not_kept: tuple[tuple[str, int], ...] = (), *, is_part: bool = False
+) -> list[str]:
+    none = cast("Any", None)
+    found = Replay(none, none, (), False, executed, total, is_part, not_kept=not_kept)
+    assert sum(found.counts.values()) == total
+    return [line.text for line in view._executed_lines(found, 100, verbose=False)]
+
+
 def test_what_could_not_be_recomputed_is_not_counted_as_recomputed_and_mismatches_come_first() -> None:
     names = ["not-recomputable"] * 30 + ["exact"] * 5 + ["mismatch"] * 2
     executed = tuple(recomputed(name, seq) for seq, name in enumerate(names))
-    lines = [line.text for line in view._executed_lines(executed, 40, 100, verbose=False)]
-    assert lines[0] == "7 of 40 collectives recomputed: 2 mismatch, 5 exact; 30 not-recomputable"
+    lines = shown(executed, 40, (("time-budget", 3),))
+    assert lines[0] == "7 of 40 collectives recomputed: 2 mismatch, 5 exact; 30 not-recomputable; 3 not kept"
+    assert lines.pop(1) == "  not kept: 3: time-budget"
     assert [re.findall(r"^\w[\w-]+", line.strip())[0] for line in lines[1:4]] == [
         "mismatch",
         "mismatch",
@@ -31,8 +41,16 @@ def test_what_could_not_be_recomputed_is_not_counted_as_recomputed_and_mismatche
 
 
 def test_where_nothing_was_recomputed_there_is_no_verdict_to_tell() -> None:
-    (line,) = view._executed_lines((), 48, 100, verbose=False)
-    assert line.text == "0 of 48 collectives recomputed"
+    assert shown((), 48, (("recorded in mode validation", 48),)) == [
+        "0 of 48 collectives recomputed; 48 not kept",
+        "  not kept: 48: recorded in mode validation",
+    ]
+
+
+def test_what_was_not_asked_for_is_counted_as_that() -> None:
+    assert shown((recomputed("exact", 0),), 16, is_part=True) == [
+        "1 of 16 collectives recomputed: 1 exact; 15 not asked for"
+    ]
 
 
 def test_exact_is_said_of_an_epoch_only_when_every_collective_of_it_was_recomputed() -> None:
@@ -96,8 +114,7 @@ def test_anchors_that_one_run_alone_has_are_not_counted_as_compared() -> None:
 def test_chunks_are_counted_only_where_there_are_some() -> None:
     whole = Recomputed("gloo/0@0-1/7", "all_reduce", 0, (0, 1), Verdict("explained", None, 2, 3))
     none = Recomputed("gloo/0@0-1/8", "all_reduce", 0, (0, 1), Verdict("not-recomputable", None, 0, 0))
-    lines = [line.text for line in view._executed_lines((whole, none), 2, 100, verbose=False)]
-    assert lines[1:] == [
+    assert shown((whole, none), 2)[1:] == [
         "  explained: all_reduce gloo/0@0-1/7, 2 of 3 chunks",
         "  not-recomputable: all_reduce gloo/0@0-1/8",
     ]
