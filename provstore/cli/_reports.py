@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from provstore import errors
@@ -92,16 +92,21 @@ def check_code(report: CheckReport) -> int:
     return errors.EXIT_NOT_UNDERSTOOD if report.is_unfinished else errors.EXIT_OK
 
 
-def check_lines(report: CheckReport, *, width: int) -> Iterator[Line]:
-    """Yield whether journal and graph are whole and equal, and if not, where."""
+def check_lines(report: CheckReport, *, width: int, verbose: bool = False) -> Iterator[Line]:
+    """Yield whether journal and graph are whole and equal, and if not, where; what has one cause is counted."""
     if report.clean:
         yield Line(f"clean: {counted(report.compared, 'line')} of graph and journal are equal", "green")
-    for problem in report.problems:
+    for problem in report.problems if verbose else _by_cause(report.problems):
         yield from _wrapped(f"journal: {problem}", width, "bold red")
     if report.difference_count:
         yield Line(f"{counted(report.difference_count, 'difference')} between graph and journal", "bold red")
-    for text in differing(report.differences, is_cut=report.difference_count > len(report.differences)):
+    texts = list(differing(report.differences, is_cut=report.difference_count > len(report.differences)))
+    # What the journal has lost may be the cause of them all.
+    shown = texts[:1] if report.problems and not verbose else texts
+    for text in shown:
         yield from _wrapped(text, width)
+    if len(shown) < len(texts):
+        yield Line(f"… {counted(report.difference_count - 1, 'more difference')}: --verbose lists the first", "dim")
     if report.difference_count and not report.problems:
         yield from _wrapped("provstore verify says more about each, and who signed what was recorded", width, "green")
         yield from _wrapped("provstore store rebuild makes the graph anew from the journal", width, "green")
@@ -110,8 +115,21 @@ def check_lines(report: CheckReport, *, width: int) -> Iterator[Line]:
             "what the journal has lost may be why they differ: restore it from a copy first", width, "green"
         )
     yield Line(f"journal at {report.position}, graph at {report.applied}", "dim")
-    for note in report.notes:
+    for note in report.notes if verbose else _by_cause(report.notes):
         yield from _wrapped(note, width, "dim")
+
+
+def _by_cause(texts: Sequence[str]) -> Iterator[str]:
+    """Yield each text; those that differ in their place alone, which stands first, as one with a count."""
+    places: dict[str, list[str]] = {}
+    for text in texts:
+        place, _, said = text.partition(": ")
+        places.setdefault(said, []).append(place)
+    for said, found in places.items():
+        if len(found) > 1:
+            yield f"{len(found):,} × {said}; one is {found[0]}: --verbose lists all"
+        else:
+            yield f"{found[0]}: {said}" if said else found[0]
 
 
 def rebuild_code(report: RebuildReport) -> int:

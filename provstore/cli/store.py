@@ -52,7 +52,7 @@ def check(settings: Globals) -> None:
         report = store.check()
 
     def draw(console: Console) -> None:
-        print_lines(console, check_lines(report, width=console.width))
+        print_lines(console, check_lines(report, width=console.width, verbose=settings.verbose))
 
     screen.show(report.to_dict(), draw, check_code(report))
 
