@@ -5,7 +5,7 @@ import pytest
 from provstore.graph.frames import source_line, user_frame
 from provstore.model.dump import Frame
 
-PROGRAM = Frame("main", "/work/train.py", 12)
+PROGRAM = Frame("main", "/project/train.py", 12)
 OUTERMOST = Frame("<module>", "/usr/lib/python3.11/runpy.py", 1)
 
 
@@ -27,7 +27,7 @@ def test_frames_of_torch_of_its_recorder_and_of_python_are_passed_over(path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/work/provstore/train.py", "/work/capture/recording/loop.py", "/work/torchlike/run.py"]
+    "path", ["/project/provstore/train.py", "/project/capture/recording/loop.py", "/project/torchlike/run.py"]
 )
 def test_a_program_with_a_like_name_is_the_program(path):
     mine = Frame("step", path, 3)
