@@ -11,13 +11,15 @@ from typing import TypeVar
 from provstore import config
 from provstore.errors import ConfigError, InputError, TrustError
 from provstore.evidence import anchors as held
-from provstore.evidence import bundles, public_forms, timestamps
+from provstore.evidence import bounded_files, bundles, public_forms, timestamps
 from provstore.evidence.trust.fields import now
 from provstore.evidence.trust.file import load, require_outside
 from provstore.evidence.trust.keys import Trust
 from provstore.model.verification import ALLOWED
 
 _Read = TypeVar("_Read")
+_MOST_BYTES = 1 << 20
+"""Of a given key, certificate or time stamp; what it may be by its kind is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +118,7 @@ def read_public_key(path: Path) -> bytes:
 
 
 def _bytes_of(path: Path, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {what}: cannot be read: {error.strerror}") from error
+    return bounded_files.read(path, _MOST_BYTES, f"{path}: {what}", InputError)
 
 
 def read_anchors(paths: Iterable[str | Path], known: Trust, tsa: Sequence[str | Path] = ()) -> tuple[held.Anchor, ...]:

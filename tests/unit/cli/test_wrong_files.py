@@ -63,3 +63,14 @@ def test_a_fingerprint_in_the_place_of_a_public_key_is_told_with_where_it_goes(s
 
     assert (answer.code, answer.out) == (2, "")
     assert "--pin FINGERPRINT goes with --trust FILE" in " ".join(answer.err.split())
+
+
+def test_a_large_file_in_the_place_of_a_public_key_is_refused_by_its_size(signed, home):
+    large = home / "large.bin"
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+
+    answer = signed("verify", "hang", "--public-key", large)
+
+    assert (answer.code, answer.out) == (2, "")
+    assert "public key: more than 1048576 bytes" in " ".join(answer.err.split())
