@@ -31,9 +31,12 @@ from provstore.model.recording import ExternalSignal, SignalProblem
 from provstore.sources import capture_directory
 from provstore.sources.signals import devices as gpu_devices
 from provstore.sources.signals import prometheus
+from provstore.sources.signals.dcgm import SOURCE as DCGM
 from provstore.sources.signals.dcgm import Dcgm
+from provstore.sources.signals.gcm import SOURCE as GCM
 from provstore.sources.signals.gcm import Gcm
 from provstore.sources.signals.http_client import FetchError, fetched
+from provstore.sources.signals.kernel_log import SOURCE as KERNEL_LOG
 from provstore.sources.signals.kernel_log import KernelLog, boot_moment_ns
 
 STATE = "watch-state.json"
@@ -191,11 +194,11 @@ class Watch:
 
     def _look(self, polled: Polled, notes: Notes) -> None:
         at = self._now_ns()
-        for look in (self._look_kernel, self._look_dcgm, self._look_gcm):
+        looks = ((KERNEL_LOG, self._look_kernel), (DCGM, self._look_dcgm), (GCM, self._look_gcm))
+        for name, look in looks:
             try:
                 polled.signals += look(at)
             except (OSError, ProvstoreError, subprocess.SubprocessError) as error:
-                name = look.__name__.removeprefix("_look_")
                 polled.problems.append(SignalProblem(name, _kind(error), f"{name}: {_said(error)}"))
         for reader in (self._kernel, self._dcgm, self._gcm):
             polled.problems += reader.problems

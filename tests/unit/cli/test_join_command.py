@@ -420,6 +420,8 @@ def test_who_launched_the_run_of_a_checkpoint_is_one_question(family, command, h
     assert (found["run"], found["agent_run"], found["action_id"], found["tool_name"], found["basis"]) == (
         "run-42", "agent-run-7", "action-2", "submit_training_job", "ref"
     )  # fmt: skip
+    (told,) = [one for one in rows(command, "actions", agent_run="agent-run-7") if one["action_id"] == "action-2"]
+    assert found["chain"] == told["chain"], "what tells the rows of one action apart where two chains tell it"
     assert rows(command, "started_checkpoint", iri="file:///checkpoints/step-10") == [found], "as the job named it"
     causes = json.loads(command("trace", checkpoint_iri("file:///checkpoints/step-10"), "--json").out)
     root = causes["root"]

@@ -153,7 +153,7 @@ def test_a_source_that_cannot_be_read_is_no_information_and_the_others_are_read(
     for rank in range(4):
         write(capture, rank, (1, rank == 3))
     code, said = look("--kernel-log", tmp_path / "gone.log", "--gcm", "false", "--dcgm", "http://127.0.0.1:9/metrics")
-    assert {one["source"] for one in said["problems"]} == {"kernel", "gcm", "dcgm"}
+    assert {one["source"] for one in said["problems"]} == {"kernel-log", "gcm", "dcgm"}
     assert (code, len(said["ordered"])) == (1, 1)
     assert look("--gcm", "false")[0] == 3
 
