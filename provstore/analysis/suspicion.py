@@ -16,6 +16,7 @@ from provstore.analysis.passing import Passing, is_own_input, is_spoilt, lasting
 from provstore.analysis.rank_lists import ranks_text
 from provstore.analysis.replicas import Drift
 from provstore.model.action import ACTIVATION, GRADIENT, Action
+from provstore.model.codes import ACTION_FINDINGS, FINDINGS
 from provstore.model.finding import Culprit, Evidence, Finding, GroupName, Undecided
 from provstore.model.suspicion import Suspicion, SuspiciousAction
 
@@ -28,6 +29,12 @@ ORIGIN, DISAGREEMENT, DRIFT, OUTLIER, REEXECUTION = (
 )
 ALIKE_OUT = frozenset(("all_reduce", "all_gather", "all_gather_into_tensor", "broadcast"))
 """Operations after which every rank holds the same bytes."""
+ONLY_LOSSES = "only its loss says so: whether what it puts into the call was finite is not recorded"
+OWN_STATE = "the state that a checkpoint holds may have parts that are a rank's own"
+SIZE_ONLY = "only sizes were compared: another batch, or its place in the model, may explain it"
+NEXT_STEPS = {
+    one.name: (one.what_to_do[0].lower() + one.what_to_do[1:]).rstrip(".") for one in (*FINDINGS, *ACTION_FINDINGS)
+}
 Losses = Mapping[int, Mapping[int, float]]
 
 
@@ -85,13 +92,16 @@ def _origins(run: ActionOrder, losses: Losses, undecided: list[Undecided]) -> It
             continue
         passed = {row.action_id for row in harmless[rank]}
         before = [row for row in run.ranks[rank][: run.ranks[rank].index(one)] if row.action_id not in passed]
-        surety = _surety(before)
-        if surety is not None:
+        doubts = _doubts(before)
+        if doubts is not None:
             all_else = "all else that" if passed else "all"
-            text = f"rank {rank}: {_put_in_words(run, one)}; {all_else} it had before was finite"
-            found.append(_named(run, one, ORIGIN, text, is_sure=surety, parameter=one.name if is_own else None))
+            had = "it is known to have had" if doubts else "it had"
+            text = f"rank {rank}: {_put_in_words(run, one)}; {all_else} {had} before was finite"
+            found.append(_named(run, one, ORIGIN, text, doubts=doubts, parameter=one.name if is_own else None))
     if not found:
-        found = [_named(run, one, ORIGIN, text, is_sure=False) for one, text in _of_losses(run, losses, passing)]
+        found = [
+            _named(run, one, ORIGIN, text, doubts=(ONLY_LOSSES,)) for one, text in _of_losses(run, losses, passing)
+        ]
     undecided.extend(_passed(harmless))
     spoilt = sorted(first)
     if spoilt and not found:
@@ -116,8 +126,13 @@ def _put_in_words(run: ActionOrder, action: Action) -> str:
     if action.op != GRADIENT:
         return f"puts values that are not finite into {_words(action)}"
     text = f"computes values that are not finite in {action.name or 'a tensor'}, {_words(action)}"
-    carrier = next((run.by_id[name] for name in action.carried_by if name in run.by_id), None)
+    carrier = _carrier(run, action)
     return text if carrier is None else f"{text}, carried by {_words(carrier)}"
+
+
+def _carrier(run: ActionOrder, action: Action) -> Action | None:
+    """Return the first recorded call that carries a tensor."""
+    return next((run.by_id[name] for name in action.carried_by if name in run.by_id), None)
 
 
 def _passed(harmless: Mapping[int, Sequence[Action]]) -> Iterable[Undecided]:
@@ -130,13 +145,13 @@ def _passed(harmless: Mapping[int, Sequence[Action]]) -> Iterable[Undecided]:
     if ranks:
         what = (
             f"ranks {ranks_text(ranks)}: values that are not finite, first in {_words(own[ranks[0]][0])}, are gone in "
-            "the next step: left out, as a scaler of the loss does, or meant so, as padding and the start of a maximum"
+            "later steps: left out, as a scaler of the loss does, or meant so, as padding and the start of a maximum"
         )
         yield Undecided("no_values", what, "look at what the step did", ranks, blocks_answer=False)
 
 
-def _surety(before: Sequence[Action]) -> bool | None:
-    """Return whether everything that reached the rank was finite; ``None`` when it may have got the values.
+def _doubts(before: Sequence[Action]) -> tuple[str, ...] | None:
+    """Return what is not sure of it that all that reached a rank was finite; ``None`` when it may have got the values.
 
     A rank whose own input was finite is taken to have been sound until then, which is less than sure.
     """
@@ -146,9 +161,18 @@ def _surety(before: Sequence[Action]) -> bool | None:
         if one.finite_out is not True:
             return None
         if one.finite_in is True:
-            calls = (other for other in before if other.chain is not None and other.shapes_out != ())
-            return all(other.finite_out is True for other in calls)
-    return True
+            calls = [other for other in before if other.chain is not None and other.shapes_out != ()]
+            silent = [other for other in calls if other.finite_out is not True]
+            return () if not silent else (_unflagged(one, silent, len(calls)),)
+    return ()
+
+
+def _unflagged(sound: Action, silent: Sequence[Action], calls: int) -> str:
+    what = f"{_words(silent[0])} and {len(silent) - 1} more" if len(silent) > 1 else _words(silent[0])
+    return (
+        f"of {calls} calls that it had before, what {len(silent)} gave it is not known to be finite: {what}; it is "
+        f"taken to have been sound until {_words(sound)}, because what it put into that was finite"
+    )
 
 
 def _of_losses(run: ActionOrder, losses: Losses, passing: Passing) -> list[tuple[Action, str]]:
@@ -248,7 +272,8 @@ def _drifted(
                 undecided.append(Undecided("no_calls", text, "no call of this rank is recorded there", (rank,)))
                 continue
             summary = f"{text}; {_words(one)} is its first call since"
-            yield _named(run, one, DRIFT, summary, is_sure=drift.is_sure, evidence=drift.evidence(rank))
+            doubts = () if drift.is_sure else (OWN_STATE,)
+            yield _named(run, one, DRIFT, summary, doubts=doubts, evidence=drift.evidence(rank))
 
 
 def _learning_apart(run: ActionOrder, drift: Drift) -> tuple[int, ...]:
@@ -272,7 +297,7 @@ def _outliers(run: ActionOrder, sizes_of: SizesOf | None, undecided: list[Undeci
     for one, away in far:
         direction = "larger" if away > 0 else "smaller"
         text = f"rank {one.rank}: what it puts into {_words(one)} is far {direction} than what the other ranks put in"
-        yield _named(run, one, OUTLIER, text, is_sure=False, distance=abs(away))
+        yield _named(run, one, OUTLIER, text, doubts=(SIZE_ONLY,), distance=abs(away))
     if few:
         what = f"sizes of inputs: in {few} calls fewer than {LEAST_RANKS} ranks have statistics: nobody stands out"
         undecided.append(
@@ -294,29 +319,44 @@ def _named(
     code: str,
     summary: str,
     *,
-    is_sure: bool = True,
+    doubts: tuple[str, ...] = (),
     distance: float | None = None,
     evidence: Sequence[Evidence] = (),
     parameter: str | None = None,
 ) -> SuspiciousAction:
     key = hashlib.sha256(f"{code}\0{action.action_id}".encode()).hexdigest()[:16]
-    group = None if action.group is None else GroupName(action.group, "", None, "observed")
+    call = action if action.chain is not None else _carrier(run, action)
     finding = Finding(
         key=key,
         code=code,
         kind=code.replace("-", "_"),
         summary=f"{summary}.",
-        confidence="certain" if is_sure else "probable",
+        confidence="probable" if doubts else "certain",
         culprits=(Culprit(action.rank),),
         victims=tuple(sorted(run.ranks_after(action.action_id) - {action.rank})),
-        group=group,
+        group=_group(run, action if call is None else call),
         op=action.op,
-        seq=action.seq,
+        channel=None if call is None else "collective" if call.op_id is None or call.peer is None else "p2p",
+        seq=action.seq if call is None else call.seq,
         evidence=tuple(evidence),
+        caveats=doubts,
+        next_step=NEXT_STEPS[code],
         measures={} if distance is None else {"robust_distance": distance},
         parameter=parameter,
+        action_id=action.action_id,
+        epoch=action.epoch,
+        step=action.step,
+        carried_by=action.carried_by,
     )
     return SuspiciousAction(action, finding, 1.0 if distance is None else score_of(distance))
+
+
+def _group(run: ActionOrder, call: Action) -> GroupName | None:
+    """Return the group of a call with those of its ranks that are recorded in it."""
+    if call.group is None:
+        return None
+    ranks = None if call.chain is None else tuple(sorted({one.rank for one in run.instances[call.chain]}))
+    return GroupName(call.group, "", ranks, "observed")
 
 
 def _words(action: Action) -> str:
