@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Recording a data-parallel training loop on gloo: processor time and step time, beside the same loop unrecorded.
+"""Recording a training loop on gloo: processor time and step time, beside the same loop unrecorded.
+
+``--job ddp`` is a data-parallel loop; ``--job small`` makes many calls of 4 KiB in short steps: all_reduce, and the
+gathering and scattering of sharded training; ``--job parameters`` records the gradients of 200 small parameters.
 
 Each rank is a forked process with one thread. Blocks of steps take turns: off, on, off. The two unrecorded blocks of a
 round give the A/A band, the noise of this host; the recorded one is held against their mean. Processor time is that of
@@ -21,6 +24,7 @@ import time
 import warnings
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -35,21 +39,76 @@ BAR = 1.05
 LEAST_STEP_SECONDS = 0.1
 WARM_UP_STEPS = 3
 DEFAULT = "calls"
+SMALL_ELEMENTS = 1024
+MANY = "many small ones"
+WAYS = {"ddp": (DEFAULT, "calls and gradients"), "small": (MANY,), "parameters": ("calls and gradients",)}
+
+
+class Ddp:
+    """A model wrapped by DDP."""
+
+    def __init__(self, options: argparse.Namespace, layers: list[torch.nn.Module], width: int) -> None:
+        self.model = DistributedDataParallel(torch.nn.Sequential(*layers))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        self.batch = torch.randn(options.batch, width)
+
+    def step(self) -> torch.Tensor:
+        """Take a step; return its loss."""
+        self.optimizer.zero_grad()
+        loss = self.model(self.batch).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+class SmallCalls:
+    """Work of some length, and as many small calls as are asked for."""
+
+    model = None
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        ranks = dist.get_world_size()
+        self.factor = torch.randn(512, 512) / 512**0.5
+        self.products = options.products
+        self.parts = [torch.randn(SMALL_ELEMENTS) for _ in range(options.calls // 3)]
+        self.wholes = [torch.zeros(SMALL_ELEMENTS * ranks) for _ in self.parts]
+
+    def step(self) -> torch.Tensor:
+        """Take a step; return something like a loss."""
+        found = self.factor
+        for _ in range(self.products):
+            found = found @ self.factor
+        for part, whole in zip(self.parts, self.wholes):
+            dist.all_reduce(part, dist.ReduceOp.MAX)
+            dist.all_gather_into_tensor(whole, part)
+            dist.reduce_scatter_tensor(part, whole, dist.ReduceOp.MAX)
+        return found.mean()
+
+
+def job_of(options: argparse.Namespace) -> Ddp | SmallCalls:
+    """Return what one rank trains."""
+    torch.manual_seed(1)
+    width = options.width
+    if options.job == "small":
+        return SmallCalls(options)
+    if options.job == "parameters":
+        # Small layers, and a wide batch to give their steps a length.
+        return Ddp(options, [torch.nn.Linear(64, 64) for _ in range(100)], 64)
+    return Ddp(
+        options,
+        [layer for _ in range(options.layers) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())],
+        width,
+    )
 
 
 class Loop:
     """One rank's training loop, whose recorder can be silenced between blocks."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, *, gradients: bool) -> None:
-        torch.manual_seed(1)
-        width = options.width
-        layers = [layer for _ in range(options.layers) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())]
-        self.model = DistributedDataParallel(torch.nn.Sequential(*layers))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
-        self.batch = torch.randn(options.batch, width)
+        self.job = job_of(options)
         self.recorder = provstore.capture.evidence("bench", folder)
         if gradients:
-            self.recorder.gradients(self.model)
+            self.recorder.gradients(self.job.model)
         self.recorder.begin_epoch(0)
         self.step = 0
 
@@ -65,11 +124,7 @@ class Loop:
             if at == WARM_UP_STEPS:
                 began_cpu = time.process_time()
             began = time.perf_counter()
-            self.optimizer.zero_grad()
-            loss = self.model(self.batch).square().mean()
-            loss.backward()
-            self.optimizer.step()
-            self.recorder.step(self.step, loss=loss)
+            self.recorder.step(self.step, loss=self.job.step())
             self.step += is_on
             seconds.append(time.perf_counter() - began)
         return (time.process_time() - began_cpu) / steps, statistics.median(seconds[WARM_UP_STEPS:])
@@ -97,8 +152,7 @@ def work(rank: int, options: argparse.Namespace, folder: Path) -> None:
         timeout=timedelta(seconds=600),
     )  # fmt: skip
     found = {
-        name: measure(options, folder / name, gradients=name == "calls and gradients")
-        for name in (DEFAULT, "calls and gradients")
+        name: measure(options, folder / name, gradients=name == "calls and gradients") for name in WAYS[options.job]
     }
     (folder / f"figures{rank}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()
@@ -116,27 +170,35 @@ def figures(rounds: list[dict[str, list[float]]], which: int) -> dict[str, float
     }
 
 
-def coverage(folder: Path) -> str:
-    """Return how many calls were recorded, and how many of them with all that was demanded."""
-    calls = [
-        line
-        for path in folder.glob("capture-rank*.jsonl")
-        for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())
-        if line["t"] == "call"
-    ]
+def recorded(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of all ranks."""
+    paths = folder.glob("capture-rank*.jsonl")
+    return [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def coverage(lines: list[dict[str, Any]]) -> str:
+    """Return how many actions were recorded, and how many of them with all that was demanded."""
+    calls = [line for line in lines if line["t"] in ("call", "tensor")]
     whole = sum(line["mode"] == line["policy"]["mode"] for line in calls)
-    flags = sum("finite_out" in line for line in calls)
-    return f"{len(calls)} calls, {whole} as demanded, {flags} with finite flags"
+    flags = sum("finite_out" in line or "finite" in line for line in calls)
+    return f"{len(calls)} calls and gradients, {whole} as demanded, {flags} with finite flags"
 
 
 def show(name: str, rounds: list[dict[str, list[float]]], folder: Path) -> bool:
     """Print a row and return whether the bar is held."""
     cpu, wall = figures(rounds, 0), figures(rounds, 1)
-    print(f"{name}: step {1000 * wall['plain']:.0f} ms, {1000 * cpu['plain']:.0f} CPU ms; {coverage(folder)}")
+    lines = recorded(folder)
+    print(f"{name}: step {1000 * wall['plain']:.0f} ms, {1000 * cpu['plain']:.0f} CPU ms; {coverage(lines)}")
+    said = sorted({line["error"] for line in lines if line["t"] == "fault"})
+    for text in said:
+        print(f"  said by the recording: {text}")
     bar = f"  bar {BAR}" if name == DEFAULT else ""
     for what, found in (("CPU", cpu), ("wall", wall)):
         band = f"A/A {found['low']:.3f} to {found['high']:.3f}"
         print(f"  {what:<5}on / off {found['ratio']:.3f}  ({band}){bar}")
+    if name == MANY:
+        # More calls than can be seen within the bar are allowed where the recording says what it cost.
+        return cpu["ratio"] <= BAR or bool(said)
     if wall["plain"] < LEAST_STEP_SECONDS:
         print(f"  steps are shorter than {1000 * LEAST_STEP_SECONDS:.0f} ms: take a larger --width or --batch")
         return False
@@ -149,6 +211,9 @@ def show(name: str, rounds: list[dict[str, list[float]]], folder: Path) -> bool:
 def main() -> int:
     """Measure and print; 1 when the bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", choices=list(WAYS), default="ddp")
+    parser.add_argument("--calls", type=int, default=120, help="of one step of --job small")
+    parser.add_argument("--products", type=int, default=12, help="matrix products of one step of --job small")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=12, help="of one block, after its warm-up")

@@ -62,6 +62,7 @@ class CallHooks:
         guard: Callable[..., None],
         backends: frozenset[str] = frozenset({GLOO}),
         known: frozenset[str] = frozenset({GLOO}),
+        called: Callable[..., None] | None = None,
     ) -> None:
         """Prepare.
 
@@ -72,10 +73,12 @@ class CallHooks:
             backends: Groups without one of these are skipped; of several backends of a group one is seen.
             known: Backends that are known to count as their recorder does; of others it is asked at a group's first
                 call, and the group is skipped when it says something else.
+            called: Guards, in the same way, what torch calls by itself, and all that it leads to; default is ``guard``.
         """
         self._torch = torch
         self._listener = listener
         self._guard = guard
+        self._called = called or guard
         self._backends, self._known = backends, known
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._groups: weakref.WeakKeyDictionary[Any, LiveGroup] = weakref.WeakKeyDictionary()
@@ -117,7 +120,8 @@ class CallHooks:
 
     def before(self, group: LiveGroup, args: Any) -> None:
         """Take note of a call that is about to be issued; ``args`` are those of torch's hook."""
-        self._look_for_unseen(group)
+        if not self.has_hooks:
+            self._look_for_unseen(group)
         call = _call(group, args)
         if group.is_elsewhere(call):
             return
@@ -183,8 +187,8 @@ class CallHooks:
             self._guard(self._listener.skipped, f"{name} ({config})", f"calls that are not on {kind} are not recorded")
         self._groups[group] = live
         if self.has_hooks:
-            group.register_pre_hook(number, lambda args: self._guard(self.before, live, args))
-            group.register_post_hook(number, lambda args: self._guard(self.after, live, args))
+            group.register_pre_hook(number, lambda args: self._called(self.before, live, args))
+            group.register_post_hook(number, lambda args: self._called(self.after, live, args))
 
     def _confirm(self, call: LiveCall) -> bool:
         """Return whether the recorder's last call of the group has the number that was found; then all have."""
@@ -208,11 +212,11 @@ class CallHooks:
         if args.work is None:
             self._guard(self._listener.lost, call, f"{call.group.backend} does not tell when it is done")
             return
-        read = partial(self._guard, self._when_done, call, args.work.wait)
         if not call.is_async:
             # Whoever issued it waits for it next, so waiting here takes no longer.
-            read()
+            self._guard(self._when_done, call, args.work.wait)
             return
+        read = partial(self._called, self._when_done, call, args.work.wait)
         # The reducer waits for futures, which lets it go on, and the next pass overwrite its buckets, at the very time
         # at which they tell others that they are done. Until the pass ends nobody has gone on.
         if not (call.may_be_of_reducer and stream_order.at_end_of_backward(self._torch, read)):
@@ -225,23 +229,26 @@ class CallHooks:
             self._guard(self._listener.lost, call, f"{call.group.backend} does not tell when it is done")
             return
         # It holds the work until then, by which whoever asks for the future is known.
-        future.then(partial(self._read_future, call, work))
+        # One that is done already is read here and now, by what torch has called.
+        run = self._guard if future.done() else self._called
+        future.then(partial(self._read_future, run, call, work))
 
-    def _read_future(self, call: LiveCall, work: Any, done: Any) -> None:
+    def _read_future(self, run: Callable[..., None], call: LiveCall, work: Any, done: Any) -> None:
         del work
-        self._guard(self._when_done, call, done.value)
+        run(self._when_done, call, done.value)
 
     def _await_in_order(self, call: LiveCall, work: Any) -> None:
         """Have outputs on a device read where the order of a stream makes them what the call gave, or not at all."""
         # A wait for a call on a device is one of the current stream; whoever issues a call that is not asynchronous
         # does the same next. A call without work is in the order of that stream already.
-        read = partial(self._guard, self._when_done, call, (lambda: None) if work is None else work.wait)
+        wait = (lambda: None) if work is None else work.wait
+        read = partial(self._called, self._when_done, call, wait)
         if call.is_point_to_point or self._coalescing.covers(call.group.reference()):
             reason = "it may be launched later, together with others"
         elif stream_order.is_capturing(self._torch, call.outputs):
             reason = "it becomes part of a graph"
         elif not call.is_async:
-            read()
+            self._guard(self._when_done, call, wait)
             return
         elif work is not None and call.is_kept and stream_order.at_end_of_backward(self._torch, read):
             return

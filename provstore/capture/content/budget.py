@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from provstore.capture.content.cost import Cost
 from provstore.capture.content.limits import Limits
 from provstore.capture.content.own_time import (
     CALL_FLAG,
@@ -38,6 +39,8 @@ __all__ = [
 MOST_DOUBLINGS = 32
 _SELECTED = FLAGS | {DIGEST, STATISTICS}
 """What a coarser selection leaves more time for."""
+_SMALL_BYTES = 1 << 14
+"""A flag of so many bytes takes less than what seeing the call does."""
 _IDLE_STEPS = 8
 """So many steps in a row, with half of the limits left, make the selection finer."""
 
@@ -104,6 +107,8 @@ class Budget:
         self._idle_steps = 0
         self._is_escalated = False
         self._step_began_ns: int | None = None
+        self.cost = Cost()
+        """What recording took in all, whatever it was allowed."""
 
     @property
     def k(self) -> int:
@@ -133,6 +138,28 @@ class Budget:
             elif work in _SELECTED and reason in {BYTE_BUDGET, TIME_BUDGET}:
                 self._refused = reason
             return Grant(work, size_bytes, predicted_ns, reason)
+
+    def takes_at_once(self, size_bytes: int) -> bool:
+        """Return whether a flag of a tensor of the host is so small that it is found without being asked for.
+
+        Asking for it and measuring it would take longer than finding it; what it takes counts as time of the hook.
+        """
+        return size_bytes <= _SMALL_BYTES and self._share > 0
+
+    def is_out_of_time(self) -> bool:
+        """Return whether nothing more that is chosen can be done in this step, whatever it is.
+
+        A coarser selection leaves more time only where something that was selected has taken of it.
+        """
+        if not self._time.is_used_up(self._share):
+            return False
+        if self._time.chosen_ns:
+            self._refused = TIME_BUDGET
+        return True
+
+    def can_hold(self, size_bytes: int) -> bool:
+        """Return whether the ring may take a copy of so many bytes now."""
+        return self._time.can_hold(size_bytes, self._share)
 
     def never(self, pieces: Sequence[tuple[str, int]]) -> str | None:
         """Return why work of one call, (kind, bytes) each, fits into no step at all; ``None``: it may fit into one.
@@ -251,6 +278,7 @@ class Budget:
             now_ns = self._clock_ns()
             length_ns = None if self._step_began_ns is None else now_ns - self._step_began_ns
             self._step_began_ns = now_ns
+            self.cost.end_step(self._time.spent_ns, is_counted=not self._is_escalated)
             self._time.end_step(length_ns, self._share)
             self._bytes.digest_step = self._bytes.snapshot_step = 0
             self._refused = None

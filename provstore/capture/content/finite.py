@@ -61,12 +61,12 @@ def finite_flag(torch: Any, tensor: Any) -> Any:
 
 def _is_plainly_finite(torch: Any, tensor: Any) -> bool:
     """Return whether a tensor is one of the most usual kind and its sum a number: small ones are tested in no time."""
-    is_usual = type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad
-    if not is_usual or tensor.dtype not in (torch.float32, torch.bfloat16) or tensor.layout is not torch.strided:
+    if type(tensor) is not torch.Tensor or tensor.dtype not in (torch.float32, torch.bfloat16):
         return False
-    if tensor.is_nested or not tensor.numel():
+    if not tensor.is_cpu or tensor.requires_grad or tensor.layout is not torch.strided or tensor.is_nested:
         return False
-    found = float(tensor.sum())
+    # The sum of none is 0.
+    found = float(tensor.sum().item())
     return found - found == 0
 
 

@@ -104,6 +104,20 @@ class OwnTime:
         piece, byte = _NANOSECONDS[work]
         return int(self._pace[work].factor * (piece + byte * size_bytes))
 
+    def is_used_up(self, share: float) -> bool:
+        """Return whether this step has no time left for anything but what comes first."""
+        return self.spent_ns + self.promised_ns >= self.allowance_ns(share)
+
+    def can_hold(self, size_bytes: int, share: float) -> bool:
+        """Return whether there is time for a copy to the ring; where not, it is noted as left out."""
+        needed_ns = self.predicted_ns(RING_CLONE, size_bytes)
+        if self._ring_ns + needed_ns <= self._share_ns(share) // 2:
+            return True
+        if self.spent_ns + self.promised_ns + needed_ns <= self.allowance_ns(share):
+            return True
+        self._left.add(RING_CLONE)
+        return False
+
     def can_fit(self, needed_ns: int, share: float) -> bool:
         """Return whether there can ever be time for something, however much is saved."""
         return needed_ns <= _MOST_SHARES * self._share_ns(share)

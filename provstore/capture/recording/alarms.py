@@ -6,7 +6,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,8 @@ class Alarms:
         """Whether one of them said anything in this step."""
         self._control_seen: tuple[int, int] | None = None
         self._lock = threading.RLock()
-
-    @property
-    def is_escalated(self) -> bool:
-        """Whether anything is open."""
-        with self._lock:
-            return bool(self._escalator.open)
+        self.is_escalated = bool(self._escalator.open)
+        """Whether anything is open; asked of every call, so it is kept and not found."""
 
     def in_force(self, scopes: Iterable[str]) -> tuple[Escalation | None, tuple[str, ...]]:
         """Return the escalation that decides for an action in some scopes, and the ids of all that cover it."""
@@ -70,11 +67,12 @@ class Alarms:
 
     def saw_call(self, group: str, is_finite: bool | None) -> None:
         """Take note of what one side of a call of a group held; what is not finite escalates the group at once."""
+        if is_finite is None:
+            return
         scope = f"group:{group}"
-        with self._lock:
-            if is_finite is not None:
-                self._called.add(scope)
-            if is_finite is False:
+        self._called.add(scope)
+        if not is_finite:
+            with self._changing():
                 self._fire(scope, None)
 
     def saw_score(self, name: str, score: float, step: int | None) -> None:
@@ -89,7 +87,7 @@ class Alarms:
         if step is not None and (type(step) is not int or step < 0):
             raise ValueError(f"detector: {name}: step: {step!r:.80} is not a number from 0")
         signal = AnomalySignal(name, score if isinstance(score, bool) else float(score))
-        with self._lock:
+        with self._changing():
             if name not in self._scores and len(self._scores) >= _MOST_DETECTORS:
                 raise ValueError(f"detector: {name}: is one name more than {_MOST_DETECTORS}")
             self._scores[name], self._has_scores = signal.score, True
@@ -105,17 +103,17 @@ class Alarms:
         self, step: int, loss: float | None, grad_norm: float | None, *, norm_is_local: bool
     ) -> list[Escalation]:
         """Judge the step that ends here and return what was opened, extended or closed; then look for orders."""
-        with self._lock:
+        with self._changing():
             now = time.time_ns()
             self._step = step
             self._judge_numbers(loss, grad_norm, self._own if norm_is_local else _RUN, now)
             self._judge_scores(step)
-            for scope in self._called - self._non_finite:
+            called, self._called = self._called, set()
+            for scope in called - self._non_finite:
                 self._escalator.calm(NON_FINITE, scope, step)
             for one in self._escalator.open:
-                if one.scope.startswith("group:") and one.scope not in self._called:
+                if one.scope.startswith("group:") and one.scope not in called:
                     self._escalator.silent(NON_FINITE, one.scope, step)
-            self._called.clear()
             self._non_finite.clear()
             self._look_for_orders()
             news = list(self._escalator.step(step, now))
@@ -127,13 +125,22 @@ class Alarms:
 
     def begin_epoch(self) -> list[Escalation]:
         """Fill the budgets again; return what ends."""
-        with self._lock:
+        with self._changing():
             return list(self._escalator.begin_epoch(time.time_ns()))
 
     def end(self) -> list[Escalation]:
         """End everything with the attempt; return what that closes."""
-        with self._lock:
+        with self._changing():
             return list(self._escalator.end(self._step, time.time_ns()))
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock, and take note of whether anything is open afterwards."""
+        with self._lock:
+            try:
+                yield
+            finally:
+                self.is_escalated = bool(self._escalator.open)
 
     def _judge_numbers(self, loss: float | None, grad_norm: float | None, norm_scope: str, now: int) -> None:
         is_wrong = [value is not None and not math.isfinite(value) for value in (loss, grad_norm)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import threading
 
+_MOST_WAITING = 4096
+
 
 class OrderAnchor:
     """Running SHA-256 over ``op NUL group NUL seq LF`` of every call of an epoch, in program order.
@@ -18,12 +20,14 @@ class OrderAnchor:
         self._state = hashlib.sha256()
         self._firsts: dict[tuple[str, bool], int] = {}
         self._left_out: dict[tuple[str, bool], int] = {}
+        self._waiting: list[str] = []
+        """Lines that are not hashed yet: once a step costs less than once a call."""
         self._lock = threading.Lock()
 
     def begin_epoch(self) -> None:
         """Begin anew."""
         with self._lock:
-            self._state, self._firsts, self._left_out = hashlib.sha256(), {}, {}
+            self._state, self._firsts, self._left_out, self._waiting = hashlib.sha256(), {}, {}, []
 
     def add(self, op: str, group: str, number: int | None, *, is_point_to_point: bool = False) -> None:
         """Take in one call."""
@@ -32,7 +36,9 @@ class OrderAnchor:
             if number is not None:
                 key = (group, is_point_to_point)
                 place = str(number - self._firsts.setdefault(key, number) - self._left_out.get(key, 0))
-            self._state.update(f"{op}\0{group}\0{place}\n".encode())
+            self._waiting.append(f"{op}\0{group}\0{place}\n")
+            if len(self._waiting) >= _MOST_WAITING:
+                self._hash()
 
     def leave_out(self, group: str, number: int | None) -> None:
         """Number the collectives that come after this one as if it were not there."""
@@ -45,7 +51,12 @@ class OrderAnchor:
     def digest(self) -> str:
         """Return the digest of all calls so far."""
         with self._lock:
+            self._hash()
             return f"sha256:{self._state.hexdigest()}"
+
+    def _hash(self) -> None:
+        self._state.update("".join(self._waiting).encode())
+        self._waiting.clear()
 
 
 class DataCursor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -35,6 +34,7 @@ from provstore.model.recording import (
 )
 
 _DDP_REDUCES_BY = "sum"
+_LOOK_SECONDS = 0.001
 _UNJUDGED = Judged(UNKNOWN, RecordingPolicy(FULL, "unknown side-effect class", "4"))
 
 
@@ -46,11 +46,9 @@ class Recorded:
     content: Content
     wish: Wish = field(default_factory=Wish)
     reduce_op: str | None = None
-    carries: list[str] = field(default_factory=list)
-    line: dict[str, Any] = field(default_factory=dict)
-    entry: Entry | None = None
-    further: list[tuple[dict[str, Any], Entry]] = field(default_factory=list)
-    """Line and entry of each part after the first, where the backend makes several calls of one."""
+    carries: Sequence[str] = ()
+    parts: Sequence[tuple[dict[str, Any], Entry]] = ()
+    """Line and entry of each part: of several where the backend makes several calls of one."""
     is_setup: bool = False
     """DDP tells its buckets in it, once in each process."""
     is_done: bool = False
@@ -88,17 +86,17 @@ class CallRecorder:
         self._group_seen = group_seen
         self._groups: set[int] = set()
         self._under_way: set[Recorded] = set()
-        self._changed = threading.Condition()
 
     def before(self, call: LiveCall) -> None:
         """Judge a call, test its inputs, and copy what it may overwrite."""
-        began = time.thread_time_ns()
         recorded = call.memo = Recorded(_UNJUDGED, contents.content_of(call.inputs, call.outputs))
         try:
             recorded.judged = self._judge.call(call)
             recorded.reduce_op = reduce_op_under_way()
             call.is_from_python = recorded.reduce_op is not None
-            recorded.carries, recorded.is_setup = self._carriers.carried(call), tells_buckets(call)
+            if self._carriers.has_models or self._carriers.has_ready:
+                recorded.carries = self._carriers.carried(call)
+            recorded.is_setup = tells_buckets(call)
             # No method of Python is under way: the reducer of DDP, which holds its buckets, issues the call.
             call.is_kept = bool(recorded.carries) and recorded.reduce_op is None and self._carriers.is_of_ddp(call)
             if recorded.reduce_op is None and (recorded.carries or self._is_of_reducer(call)):
@@ -110,8 +108,6 @@ class CallRecorder:
         except Exception as error:
             recorded.content.fail(error)
             raise
-        finally:
-            self._maker.spent(time.thread_time_ns() - began)
 
     def issued(self, call: LiveCall) -> None:
         """Give the call its place in the file."""
@@ -129,24 +125,20 @@ class CallRecorder:
             line = self._line(call, recorded, op, group, part)
             unfinished = partial(self._unfinished, line, recorded)
             entry = Entry(None, needs_step=True, ordinal=line["ordinal"], unfinished=unfinished)
-            if part == 0:
-                recorded.line, recorded.entry = line, entry
-            else:
-                recorded.further.append((line, entry))
+            recorded.parts = (*recorded.parts, (line, entry))
             self._outbox.add(entry)
         for name in recorded.carries:
             self._carried(name, names.action_id(call, self._rank))
-        with self._changed:
-            self._under_way.add(recorded)
+        self._under_way.add(recorded)
 
     def await_done(self, seconds: float) -> None:
         """Wait until the calls that were issued are done: who waits for a future goes on before others are told."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._under_way, seconds)
+        until = time.monotonic() + seconds
+        while self._under_way and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
 
     def done(self, call: LiveCall) -> None:
         """Test the outputs, copy them, and have the content of the call found."""
-        began = time.thread_time_ns()
         recorded = self._recorded(call)
         self._guard.hook(self._carriers.saw_result, call)
         try:
@@ -155,7 +147,6 @@ class CallRecorder:
             recorded.content.fail(error)
             raise
         finally:
-            self._maker.spent(time.thread_time_ns() - began)
             self._finish(call, recorded)
 
     def lost(self, call: LiveCall, reason: str) -> None:
@@ -209,21 +200,22 @@ class CallRecorder:
 
     def _take_inputs(self, call: LiveCall, recorded: Recorded) -> None:
         group, content = names.group_key(call), recorded.content
-        if self._maker.test(content, content.inputs, call.inputs, CALL_FLAG):
-            self._alarms.saw_call(group, content.inputs.is_finite if content.inputs is not None else None)
-        if content.inputs is not None and content.inputs.is_finite is False:
+        given = content.inputs
+        if self._maker.test(content, given, call.inputs, CALL_FLAG) and given is not None:
+            self._alarms.saw_call(group, given.is_finite)
+        if given is not None and given.is_finite is False:
             self._guard.run("taint", self._taint.found, call.inputs)
             recorded.judged = self._judge.call(call, 1)
         number = call.counted_before - call.group.sends_and_receives + 1
         recorded.wish = self._maker.wish(content, recorded.judged, group, number)
         # What an operation leaves as it is, is needed for statistics or as a snapshot alone.
-        if recorded.judged.policy.mode != VALIDATION:
+        if recorded.wish.needs_copies and recorded.judged.policy.mode != VALIDATION:
             self._maker.copy(content, content.inputs, call.inputs, recorded.wish)
 
     def _take_outputs(self, call: LiveCall, recorded: Recorded) -> None:
         content = recorded.content
         is_readable = self._maker.test(content, content.outputs, call.outputs, CALL_FLAG)
-        if is_readable:
+        if is_readable and recorded.wish.needs_copies:
             self._maker.copy(content, content.outputs, call.outputs, recorded.wish)
         if call.is_overwritten():
             self._maker.forget(content, content.outputs)
@@ -257,10 +249,7 @@ class CallRecorder:
                 partial(self._saw_late, names.group_key(call), recorded.content),
             )
         finally:
-            with self._changed:
-                self._under_way.discard(recorded)
-                if not self._under_way:
-                    self._changed.notify_all()
+            self._under_way.discard(recorded)
 
     def _saw_late(self, group: str, content: Content) -> None:
         """Take note of flags that came from a device after the call."""
@@ -269,31 +258,31 @@ class CallRecorder:
 
     def _place(self, call: LiveCall, recorded: Recorded) -> Place:
         group = call.group
+        line = recorded.parts[0][0] if recorded.parts else {}
         return Place(
             group=names.group_key(call),
             number=call.op_id if call.is_point_to_point and call.op_id is not None else call.seq or 0,
             op=names.op_of(call.name),
-            ordinal=recorded.line.get("ordinal", 0),
-            epoch=recorded.line.get("epoch"),
+            ordinal=line.get("ordinal", 0),
+            epoch=line.get("epoch"),
             ranks=len(group.ranks),
             position=group.own_position(),
             is_root=call.is_root if call.position >= 0 and not call.is_point_to_point else None,
         )
 
     def _complete(self, recorded: Recorded) -> None:
-        if recorded.entry is not None:
-            recorded.entry.line = self._finished(recorded.line, recorded)
-        for line, entry in recorded.further:
-            entry.line = self._finished(line, recorded)
+        for line, entry in recorded.parts:
+            entry.finish(self._finished(line, recorded))
 
     def _late(self, recorded: Recorded) -> None:
         """Write what the ring held of a call: its line again, labelled as before, with the content that was kept."""
-        entry = recorded.entry
-        if entry is None or entry.line is None:
+        entry = recorded.parts[0][1] if recorded.parts else None
+        said = None if entry is None else entry.members()
+        if entry is None or said is None:
             return
-        added = {name: value for name, value in recorded.content.members().items() if name not in entry.line}
+        added = {name: value for name, value in recorded.content.members().items() if name not in said}
         if added:
-            self._outbox.put_like(entry, {**entry.line, **added, "late": True})
+            self._outbox.put_like(entry, {**said, **added, "late": True})
 
     def _line(self, call: LiveCall, recorded: Recorded, op: str, group: str, part: int) -> dict[str, Any]:
         said: dict[str, Any] = {
@@ -329,9 +318,12 @@ class CallRecorder:
         content, policy = recorded.content, recorded.judged.policy
         mode = content.mode(policy.mode)
         shortfall = sorted(content.shortfall) if mode != policy.mode or _lacks_flag(content) else []
+        said = line | recorded.judged.members()
+        said["mode"], said["shortfall"] = mode, shortfall
         # The tensors of a call stand in the line of its first part.
-        kept = content.members() if "part_of" not in line else {}
-        return line | recorded.judged.members() | {"mode": mode, "shortfall": shortfall} | kept
+        if "part_of" not in line:
+            said |= content.members()
+        return said
 
     def _unfinished(self, line: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
         """Return the line of a call whose content never came: what is known without it."""
@@ -349,4 +341,7 @@ def _bare(side: contents.Side | None) -> contents.Side | None:
 
 
 def _lacks_flag(content: Content) -> bool:
-    return any(side.is_finite is None for side in content.sides())
+    for side in content.sides():  # noqa: SIM110  asked of every call, and faster than any()
+        if side.is_finite is None:
+            return True
+    return False

@@ -60,6 +60,11 @@ class Carriers:
             self._by_storage.setdefault(storage, []).append(key)
 
     @property
+    def has_models(self) -> bool:
+        """Whether a model is looked at that is wrapped by DDP."""
+        return bool(self._buckets)
+
+    @property
     def has_ready(self) -> bool:
         """Whether gradients are ready that no call has carried."""
         return bool(self._ready)

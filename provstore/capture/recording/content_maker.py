@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from provstore.capture.content.budget import CLONE, DEVICE_CLONE, DIGEST, FLAG, RING_CLONE, STATISTICS, Budget, Grant
+from provstore.capture.content.budget import CLONE, DEVICE_CLONE, DIGEST, RING_CLONE, STATISTICS, Budget, Grant
 from provstore.capture.content.devices import Devices
 from provstore.capture.content.shortfall import ShortfallError
 from provstore.capture.recording import contents
 from provstore.capture.recording.arrivals import Arrival, Arrivals
 from provstore.capture.recording.contents import Content, Side
+from provstore.capture.recording.flags import Flags
 from provstore.capture.recording.guard import Guard
 from provstore.capture.recording.judging import Judged
 from provstore.capture.recording.ring import Held, Ring, covers
@@ -57,6 +58,7 @@ class ContentMaker:
         self._ring = ring
         self._snapshots = snapshots
         self._devices = Devices(torch)
+        self.test = Flags(torch, guard, budget, self._devices).test
         self._arrivals = Arrivals()
 
     def warm_up(self) -> None:
@@ -77,42 +79,6 @@ class ContentMaker:
         finally:
             self.spent(time.thread_time_ns() - began, is_chosen=is_chosen)
 
-    def test(self, content: Content, side: Side | None, tensors: Sequence[Any], work: str = FLAG) -> bool:
-        """Test whether the values of a side are finite; return whether its tensors can be read at all.
-
-        On a device the answer is not known yet when this returns.
-
-        Args:
-            content: Of the action.
-            side: One side of it.
-            tensors: Of that side.
-            work: ``CALL_FLAG`` for a call: those have their time before others.
-        """
-        if side is None:
-            return True
-        if self._guard.identity_only:
-            content.shortfall.add(CAPTURE_FAULT)
-            return False
-        is_here = not is_on_device(tensors)
-        device = None if is_here else self._devices.of(tensors)
-        if not is_here and device is None:
-            content.shortfall.add(NO_TENSOR_ACCESS)
-            return False
-        grant = self._budget.ask(work, side.bytes_held if is_here else 0)
-        if grant.reason is not None:
-            content.shortfall.add(grant.reason)
-            return True
-        try:
-            with self._budget.working(grant):
-                if device is None:
-                    side.is_finite = contents.is_finite(self._torch, tensors)
-                else:
-                    contents.find_flag_on(device, self._torch, side, tensors)
-        except (ShortfallError, NotImplementedError) as error:
-            content.fail(error)
-            return False
-        return True
-
     def wish(self, content: Content, judged: Judged, group: str, number: int, *, can_be_late: bool = True) -> Wish:
         """Return what is to be found in an action, as far as the budgets allow it.
 
@@ -125,8 +91,11 @@ class ContentMaker:
         """
         mode = judged.policy.mode
         sides = content.named_sides()
-        if not sides or content.shortfall & {CAPTURE_FAULT, NO_TENSOR_ACCESS}:
+        if not sides or (content.shortfall and content.shortfall & {CAPTURE_FAULT, NO_TENSOR_ACCESS}):
             return Wish()
+        if self._budget.is_out_of_time():
+            size = max(side.bytes_held for side in sides.values())
+            return self._refused(content, mode, TIME_BUDGET, can_be_late=can_be_late and self._budget.can_hold(size))
         if mode == VALIDATION:
             # Digests of outputs alone, and a sample by definition: what is left out is no shortfall.
             sides = {name: side for name, side in sides.items() if name == "out"}
@@ -145,10 +114,7 @@ class ContentMaker:
         if refused is None:
             return wish
         self.drop(wish)
-        if mode == VALIDATION:
-            return Wish()
-        content.shortfall.add(refused)
-        return Wish(in_ring=can_be_late and self._budget.can_be_late)
+        return self._refused(content, mode, refused, can_be_late=can_be_late)
 
     def copy(self, content: Content, side: Side | None, tensors: Sequence[Any], wish: Wish) -> None:
         """Copy the tensors of a side where they are, if that is wanted and fits."""
@@ -279,6 +245,10 @@ class ContentMaker:
         for held in self._ring.take(scope):
             self._worker.do(self._late_job(held))
 
+    def cost_of_epoch(self) -> str | None:
+        """Return what is to be said of what recording took in the epoch that ends; ``None`` where it was little."""
+        return self._budget.cost.end_epoch()
+
     def begin_epoch(self) -> None:
         """Fill what is counted for an epoch."""
         self._budget.begin_epoch()
@@ -387,6 +357,13 @@ class ContentMaker:
                 self.let_go(held.content)
 
         return job
+
+    def _refused(self, content: Content, mode: str, reason: str, *, can_be_late: bool) -> Wish:
+        """Return what is still wanted where the budgets have no room for what is demanded."""
+        if mode == VALIDATION:
+            return Wish()
+        content.shortfall.add(reason)
+        return Wish(in_ring=can_be_late and self._budget.can_be_late)
 
     def _let_go(self, side: Side) -> None:
         if side.has_copies:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,11 @@ from provstore.capture.content.statistics import statistics
 from provstore.evidence.content import statistics_line
 from provstore.evidence.content.tensor_digest import TensorTree, of_side
 from provstore.model.recording import CAPTURE_FAULT, DELTA, FULL, VALIDATION
+
+_SHAPES, _DTYPES, _FINITE, _STATISTICS = (
+    {name: f"{what}_{name}" for name in ("in", "out")} for what in ("shapes", "dtypes", "finite", "stats")
+)
+"""Side → the name of a member of its line."""
 
 
 @dataclass(slots=True)
@@ -61,10 +67,12 @@ def side_of(tensors: Sequence[Any]) -> Side | None:
     """Return a side without content; ``None`` where there is no tensor."""
     if not tensors:
         return None
+    if len(tensors) == 1:
+        # Most calls move one tensor, of a shape that was seen before.
+        return Side(*_described(tensors[0].shape, tensors[0].dtype))
+    found = [_described(tensor.shape, tensor.dtype) for tensor in tensors]
     return Side(
-        [[*map(int, tensor.shape)] for tensor in tensors],
-        [_dtype_name(tensor.dtype) for tensor in tensors],
-        sum([tensor.numel() * tensor.element_size() for tensor in tensors]),
+        [shape for (shape,), _, _ in found], [dtype for _, (dtype,), _ in found], sum([size for _, _, size in found])
     )
 
 
@@ -156,9 +164,11 @@ def warm_up(torch: Any) -> None:
         find_statistics(torch, side, side)
 
 
-@functools.cache
-def _dtype_name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
+@functools.lru_cache(4096)
+def _described(shape: Any, dtype: Any) -> tuple[list[list[int]], list[str], int]:
+    """Return shape, name of the type and bytes of one tensor, as a side has them; nobody changes them."""
+    lengths = [*map(int, shape)]
+    return [lengths], [str(dtype).removeprefix("torch.")], math.prod(lengths) * int(dtype.itemsize)
 
 
 @dataclass(slots=True)
@@ -183,15 +193,24 @@ class Content:
     @property
     def is_held(self) -> bool:
         """Whether copies of it are held, here or on a device, or it is on its way from there."""
-        return any(side.copies is not None or side.away is not None for side in self.sides())
+        for side in (self.inputs, self.outputs):
+            if side is not None and (side.copies is not None or side.away is not None):
+                return True
+        return False
 
     def sides(self) -> list[Side]:
         """Return the sides that have tensors."""
-        return [side for side in (self.inputs, self.outputs) if side is not None]
+        given, made = self.inputs, self.outputs
+        if given is None:
+            return [] if made is None else [made]
+        return [given] if made is None else [given, made]
 
     def named_sides(self) -> dict[str, Side]:
         """Return the sides that have tensors, by ``in`` and ``out``."""
-        return {name: side for name, side in (("in", self.inputs), ("out", self.outputs)) if side is not None}
+        given, made = self.inputs, self.outputs
+        if given is None:
+            return {} if made is None else {"out": made}
+        return {"in": given} if made is None else {"in": given, "out": made}
 
     def fail(self, error: BaseException) -> None:
         """Take note of why a piece is missing."""
@@ -199,23 +218,33 @@ class Content:
 
     def mode(self, demanded: str) -> str:
         """Return the mode whose content is there: never more than was demanded."""
+        if demanded == VALIDATION:
+            return demanded
         sides = self.sides()
         if not sides:
             return demanded
-        if demanded == VALIDATION or not all(side.is_delta for side in sides):
-            return VALIDATION
+        for side in sides:
+            if not side.is_delta:
+                return VALIDATION
         has_bytes = all(side.snapshot is not None or not side.bytes_held for side in sides)
         return FULL if demanded == FULL and has_bytes else DELTA
 
     def members(self) -> dict[str, Any]:
         """Return what a line says of it; absent values are left out."""
         said: dict[str, Any] = {}
+        snaps = {}
         for name, side in self.named_sides().items():
-            said[f"shapes_{name}"], said[f"dtypes_{name}"] = side.shapes, side.dtypes
-            found = {f"finite_{name}": side.is_finite, name: side.digest, f"stats_{name}": side.statistics}
-            said |= {member: value for member, value in found.items() if value is not None}
-        kinds = [side.kind for side in self.sides() if side.kind is not None]
-        if kinds:
-            said["kind"] = kinds[-1]
-        snaps = {name: side.snapshot for name, side in self.named_sides().items() if side.snapshot is not None}
-        return said | ({"snap": snaps} if snaps else {})
+            said[_SHAPES[name]], said[_DTYPES[name]] = side.shapes, side.dtypes
+            if side.is_finite is not None:
+                said[_FINITE[name]] = side.is_finite
+            if side.digest is not None:
+                said[name] = side.digest
+            if side.statistics is not None:
+                said[_STATISTICS[name]] = side.statistics
+            if side.kind is not None:
+                said["kind"] = side.kind
+            if side.snapshot is not None:
+                snaps[name] = side.snapshot
+        if snaps:
+            said["snap"] = snaps
+        return said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -36,6 +37,8 @@ class Guard:
         """Twenty faults in a row at one place: until the next epoch calls are recorded without their content."""
         self.is_off = False
         """A forked child: it records nothing."""
+        self.took: Callable[[int], object] = _forgotten
+        """Is told the processor time of what torch calls by itself, in nanoseconds."""
 
     def run(self, where: str, action: Callable[..., Result], *arguments: Any) -> Result | None:
         """Return what ``action`` gives, or ``None`` when it fails."""
@@ -62,6 +65,14 @@ class Guard:
             if self._in_a_row:
                 self._in_a_row.pop(_name(action), None)
 
+    def called(self, action: Callable[..., object], *arguments: Any) -> None:
+        """Run what torch calls by itself, and have all that it takes in this thread counted."""
+        if self.is_off:
+            return
+        began = time.thread_time_ns()
+        self.hook(action, *arguments)
+        self.hook(self.took, time.thread_time_ns() - began)
+
     def note(self, where: str, fault: str, *, is_own: bool = True) -> None:
         """Count a fault, and say it where that is due; one that is not the recorder's own switches nothing off."""
         error = fault[:_MOST_CHARACTERS]
@@ -84,6 +95,10 @@ class Guard:
         with self._lock:
             self.identity_only = False
             self._in_a_row.clear()
+
+
+def _forgotten(nanoseconds: int) -> None:
+    """Count nothing."""
 
 
 def _name(action: Callable[..., object]) -> str:

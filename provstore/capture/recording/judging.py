@@ -51,6 +51,7 @@ class Judged:
     policy: RecordingPolicy
     escalations: tuple[str, ...] = ()
     taint_chain_length: int = 0
+    _members: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def is_escalated(self) -> bool:
@@ -58,13 +59,15 @@ class Judged:
         return bool(self.escalations)
 
     def members(self) -> dict[str, Any]:
-        """Return what its line says of it."""
-        said: dict[str, Any] = {
-            "class": self.side_effect_class,
-            "policy": {"mode": self.policy.mode, "reason": self.policy.reason, "rule": self.policy.rule},
-        }
-        said |= {"escalations": list(self.escalations)} if self.escalations else {}
-        return said | ({"taint": self.taint_chain_length} if self.taint_chain_length else {})
+        """Return what its line says of it, to be read alone: most calls share it."""
+        if not self._members:
+            policy = {"mode": self.policy.mode, "reason": self.policy.reason, "rule": self.policy.rule}
+            said: dict[str, Any] = {"class": self.side_effect_class, "policy": policy}
+            said |= {"escalations": list(self.escalations)} if self.escalations else {}
+            said |= {"taint": self.taint_chain_length} if self.taint_chain_length else {}
+            # At once: another thread may ask at the same time.
+            self._members.update(said)
+        return self._members
 
 
 @dataclass(slots=True)
@@ -77,11 +80,18 @@ class Judge:
     run_ranks: Collection[int]
     alarms: Alarms
     _classes: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    _events: dict[str, str] = field(default_factory=dict)
     _usual: dict[tuple[Any, ...], Judged] = field(default_factory=dict)
     """What is demanded as long as nothing is escalated."""
+    _of_calls: dict[tuple[Any, ...], Judged] = field(default_factory=dict)
+    """The same by torch's name of the operation, group, position of the root and whether there are tensors."""
 
     def call(self, call: LiveCall, taint_chain_length: int = 0) -> Judged:
         """Return what is demanded of a call that is so many hops from what was found not finite."""
+        if not (taint_chain_length or self.alarms.is_escalated):
+            known = self._of_calls.get((call.name, call.group, call.position, bool(call.inputs or call.outputs)))
+            if known is not None:
+                return known
         op, group = names.op_of(call.name), call.group
         aliases = (names.group_key(call), group.name, group.description)
         has_tensors = bool(call.inputs or call.outputs)
@@ -94,11 +104,16 @@ class Judge:
             self._classes[key] = classes.side_effect_class(
                 op, role=role, has_tensors=has_tensors, leaves_run=leaves, table=self.rules.table
             )
-        return self._judged(op, self._classes[key], aliases, taint_chain_length)
+        found = self._judged(op, self._classes[key], aliases, taint_chain_length)
+        if not (found.is_escalated or found.taint_chain_length or self.alarms.is_escalated):
+            self._of_calls[call.name, group, call.position, has_tensors] = found
+        return found
 
     def event(self, op: str) -> Judged:
         """Return what is demanded of an action that is no call."""
-        return self._judged(op, classes.side_effect_class(op, table=self.rules.table), ())
+        if op not in self._events:
+            self._events[op] = classes.side_effect_class(op, table=self.rules.table)
+        return self._judged(op, self._events[op], ())
 
     def _judged(self, op: str, side_effect_class: str, groups: tuple[str, ...], taint: int = 0) -> Judged:
         if taint or self.alarms.is_escalated:

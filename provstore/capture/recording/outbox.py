@@ -39,30 +39,45 @@ class Entry:
         ordinal: int | None = None,
         unfinished: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
-        self.line = line
-        """``None`` until its content is known."""
+        self.line: dict[str, Any] | bytes | None = line
+        """``None`` until its content is known; as it is written, but for its step, where :meth:`finish` gave it."""
         self.needs_step = needs_step
         self.step: int | None = None
         self.ordinal = ordinal
         self.begun = time.monotonic()
         self._unfinished = unfinished
 
-    def take(self, now: float, epoch: int | None, *, is_last: bool) -> dict[str, Any] | None:
+    def finish(self, line: dict[str, Any]) -> None:
+        """Take the line of a call, and let go of all that it was made from.
+
+        What a line waits with would be looked through by Python's collector of cycles many times before it is written,
+        which would take longer than all else that is done for a call.
+        """
+        self.line = orjson.dumps(line) if line.get("epoch") is not None else line
+        self._unfinished = None
+
+    def members(self) -> dict[str, Any] | None:
+        """Return what the line says, as far as it is known."""
+        return orjson.loads(self.line) if isinstance(self.line, bytes) else self.line
+
+    def take(self, now: float, epoch: int | None, *, is_last: bool) -> bytes | None:
         """Return the line if it is to be written now; ``epoch`` is the one that lines without one belong to."""
         waited = now - self.begun
         if self.line is None:
             if self._unfinished is None or not (is_last or waited > CONTENT_WAIT_SECONDS):
                 return None
-            self.line = self._unfinished()
+            self.line, self._unfinished = self._unfinished(), None
         if self.needs_step and self.step is None and not is_last and waited < STEP_WAIT_SECONDS:
             return None
+        if isinstance(self.line, bytes):
+            return self.line if self.step is None else b'%b,"step":%d}' % (self.line[:-1], self.step)
         if self.line.get("epoch", 0) is None:
             if epoch is None and not is_last and waited < CONTENT_WAIT_SECONDS:
                 return None
             self.line["epoch"] = epoch or 0
         if self.step is not None:
             self.line["step"] = self.step
-        return self.line
+        return orjson.dumps(self.line)
 
 
 class Outbox:
@@ -70,8 +85,9 @@ class Outbox:
 
     def __init__(self, file: CaptureFile) -> None:
         self._file = file
+        # Calls come hundreds of times a step: what one operation of a deque adds or takes needs no lock.
         self._entries: deque[Entry] = deque()
-        self._without_step: dict[Entry, None] = {}
+        self._without_step: deque[Entry] = deque()
         self._next_ordinal = 0
         self._step_began_at = 0
         self._flushed_at = 0.0
@@ -85,20 +101,16 @@ class Outbox:
 
     def add(self, entry: Entry) -> None:
         """Add a line that may not be finished."""
-        with self._lock:
-            self._entries.append(entry)
-            if entry.needs_step:
-                self._without_step[entry] = None
+        if entry.needs_step:
+            self._without_step.append(entry)
+        self._entries.append(entry)
 
     def put_like(self, entry: Entry, line: dict[str, Any]) -> None:
         """Add a finished line that belongs to the same step as another, whether that is written already or not."""
         with self._lock:
             if entry.step is not None:
                 line["step"] = entry.step
-            added = Entry(line, needs_step=entry.needs_step and entry.step is None)
-            self._entries.append(added)
-            if added.needs_step:
-                self._without_step[added] = None
+            self.add(Entry(line, needs_step=entry.needs_step and entry.step is None))
 
     def put_first(self, line: dict[str, Any]) -> None:
         """Add a finished line before those that wait."""
@@ -114,18 +126,16 @@ class Outbox:
     def end_step(self, step: int) -> list[int]:
         """Give the lines since the last step their step; return the first and last ordinal, nothing without actions."""
         with self._lock:
-            for entry in self._without_step:
-                entry.step = step
-            self._without_step.clear()
+            while self._without_step:
+                self._without_step.popleft().step = step
             first, self._step_began_at = self._step_began_at, self._next_ordinal
-            return [first, self._next_ordinal - 1] if self._next_ordinal > first else []
+            return [first, self._step_began_at - 1] if self._step_began_at > first else []
 
     def end_epoch(self) -> None:
         """Leave the lines since the last step without one: no step of the next epoch is theirs."""
         with self._lock:
-            for entry in self._without_step:
-                entry.needs_step = False
-            self._without_step.clear()
+            while self._without_step:
+                self._without_step.popleft().needs_step = False
             self._step_began_at = self._next_ordinal
 
     def flush_at_times(self) -> None:
@@ -150,6 +160,6 @@ class Outbox:
                 line = self._entries[0].take(now, self.epoch, is_last=is_last)
                 if line is None:
                     break
-                self._without_step.pop(self._entries.popleft(), None)
-                ready.append(orjson.dumps(line))
+                self._entries.popleft()
+                ready.append(line)
             self._file.write(ready)

@@ -81,7 +81,7 @@ class Session:
         self._last_step = -1
         self._order, self._cursor, self._rng = OrderAnchor(), DataCursor(), RngAnchor(torch)
         self.alarms = Alarms(plan.directory, self.rank, self.file.before(), self._opened)
-        self._worker = Worker(self.guard, self.outbox.flush)
+        self._worker = Worker(self.guard, self._flush)
         budget = Budget(plan.limits, plan.directory, snapshot_bytes=stored_bytes(plan.directory, self.rank))
         self._maker = ContentMaker(
             torch,
@@ -92,6 +92,7 @@ class Session:
             ring=Ring(),
             snapshots=Snapshots(SnapshotFile(plan.directory, self.rank), plan.run, budget, self.outbox),
         )
+        self.guard.took = budget.took_here
         # Who asks for everything himself has what an escalation would give.
         budget.escalate(plan.rules.mode_floor == FULL)
         self._judge = judge = Judge(
@@ -120,7 +121,7 @@ class Session:
             carried=self.events.carried,
             group_seen=self._group_seen,
         )
-        self.hooks = CallHooks(torch, self._calls, self.guard.hook, _BACKENDS)
+        self.hooks = CallHooks(torch, self._calls, self.guard.hook, _BACKENDS, called=self.guard.called)
         self.methods = GroupMethods(torch, self.hooks, self.guard.hook)
 
     def start(self) -> None:
@@ -292,7 +293,13 @@ class Session:
         for one in self.alarms.begin_epoch():
             self._put_escalation(one)
 
+    def _flush(self) -> None:
+        with self._maker.charged():
+            self.outbox.flush()
+
     def _end_epoch(self, *, closed: bool, reason: str) -> None:
+        if (cost := self.guard.run("cost", self._maker.cost_of_epoch)) is not None:
+            self.guard.note("cost", cost, is_own=False)
         line = {"t": "epoch-end", "epoch": self.outbox.epoch, "step": max(self._last_step, 0)}
         self._put({**line, "at_ns": time.time_ns(), "closed": closed, "reason": reason})
 

@@ -191,7 +191,7 @@ class TensorEvents:
 
     def _complete(self, event: _Event) -> None:
         if event.has_content and event.is_settled and event.entry is not None and event.entry.line is None:
-            event.entry.line = _line(event, event.content, event.content.mode(event.judged.policy.mode))
+            event.entry.finish(_line(event, event.content, event.content.mode(event.judged.policy.mode)))
 
     def _unfinished(self, event: _Event) -> dict[str, Any]:
         side = event.content.outputs
