@@ -18,6 +18,7 @@ from provstore.evidence.recording.orders import Order
 from provstore.ingest.running_job import why_without_effect
 from provstore.ingest.watch_spool import Notes, said_of_closed
 from provstore.journal import Journal, control
+from provstore.model.group_names import stated
 from provstore.model.signals import CLOSED, ORDER
 
 _SCOPE = re.compile(r"rank:(0|[1-9][0-9]{0,6})|(group|host):.{1,200}|epoch|run")
@@ -113,7 +114,8 @@ def escalate(directory: Path, scope: str, reason: str, steps: int | None = None)
 
     Args:
         directory: Capture directory of the job.
-        scope: ``rank:<r>``, ``group:<name>``, ``host:<h>``, ``epoch`` or ``run``.
+        scope: ``rank:<r>``, ``group:<name>``, ``host:<h>``, ``epoch`` or ``run``; a group by its name, description or
+            id, or ``default`` for that of all ranks, as in targets.
         reason: Stands in the record.
         steps: For so many training steps; until :func:`deescalate` when not given.
 
@@ -127,6 +129,7 @@ def escalate(directory: Path, scope: str, reason: str, steps: int | None = None)
         raise ConfigError(f"{scope}: --scope: not rank:R, group:NAME, host:NAME, epoch or run")
     if not reason.strip():
         raise ConfigError("escalate: --reason: say why; it stands in the record")
+    scope = _as_stated(scope)
     if (why := why_without_effect(directory, scope)) is not None:
         raise InputError(f"{directory}: --scope {scope}: {why}")
     order = Order(
@@ -139,6 +142,12 @@ def escalate(directory: Path, scope: str, reason: str, steps: int | None = None)
     return given
 
 
+def _as_stated(scope: str) -> str:
+    """Return a scope as a running job knows it."""
+    kind, _, name = scope.partition(":")
+    return f"group:{stated(name)}" if kind == "group" else scope
+
+
 def deescalate(directory: Path, scope: str | None = None) -> tuple[Order, ...]:
     """End the orders for a scope, or all of them; return those that were open.
 
@@ -147,7 +156,7 @@ def deescalate(directory: Path, scope: str | None = None) -> tuple[Order, ...]:
         InputError: There is no such directory.
         StoreError: It could not be made durable, or not be noted beside the capture.
     """
-    ended = orders.close(directory, scope)
+    ended = orders.close(directory, None if scope is None else _as_stated(scope))
     if not ended:
         known = ", ".join(sorted({one.scope for one in orders.read(directory) if not one.is_closed})) or "nothing"
         raise ConfigError(f"{scope or 'deescalate'}: nothing is ordered for it; ordered is {known}")

@@ -35,7 +35,7 @@ provstore admin escalate --scope rank:3 --reason "its host was replaced" --direc
     "deescalate": "Example: provstore admin deescalate --scope run --directory capture",
 }
 _STATES = ("on", "off", "status")
-_SCOPE = "rank:R, group:NAME, host:NAME, epoch or run."
+_SCOPE = "rank:R, group:NAME (default: that of all ranks), host:NAME, epoch or run."
 _DIRECTORY = typer.Option(
     metavar="DIR",
     help="Capture directory of the running job.",

@@ -10,6 +10,7 @@ from provstore.cypher import query
 from provstore.errors import InputError
 from provstore.graph.recorded_ids import bundle_iri, checkpoint_iri
 from provstore.model import ids, short_forms
+from provstore.model.group_names import is_called
 from provstore.model.ids import rank_set
 from provstore.model.short_forms import ShortForm
 from provstore.queries import tensor_states
@@ -205,7 +206,7 @@ def _rank(store: GraphStore, run: str, attempt: int, rank: int, group: str | Non
     if not _exists(store, iri):
         return []
     if group is not None:
-        members = [row for row in _groups(store, run, attempt) if _names(row, group)]
+        members = [row for row in _groups(store, run, attempt) if is_called(row, group)]
         if not any(row["ranks"] is None or rank in integers(row, "ranks") for row in members):
             return []
     return [iri]
@@ -230,7 +231,7 @@ def _calls(store: GraphStore, run: str, attempt: int, scope: Scope, counter: str
         if (s := asked.get(row["signature"])) is not None
     ]
     if scope.group is not None:
-        members = {(g["backend"], g["group"]) for g in _groups(store, run, attempt) if _names(g, scope.group)}
+        members = {(g["backend"], g["group"]) for g in _groups(store, run, attempt) if is_called(g, scope.group)}
         found = [f for f in found if (f.backend, f.group) in members]
     return _without_undeclared_twins(found)
 
@@ -243,12 +244,6 @@ def _without_undeclared_twins(found: list[_Found]) -> list[_Found]:
 
 def _groups(store: GraphStore, run: str, attempt: int) -> list[Row]:
     return list(store.run(query("read/dumps/groups"), {"run": run, "attempt": attempt}))
-
-
-def _names(group: Row, name: str) -> bool:
-    if name == "default":
-        return group["desc"] == "default_pg"
-    return name in (group["name"], group["desc"], group["group"])
 
 
 def _exists(store: GraphStore, iri: str) -> bool:

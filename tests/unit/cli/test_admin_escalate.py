@@ -104,6 +104,17 @@ def test_what_the_job_does_not_have_is_refused_with_what_it_has(command, home, t
         assert given(command, tmp_path, known).code == 0
 
 
+@pytest.mark.parametrize("name", ["default", "default_pg", "0", "0@0-1"])
+def test_a_group_is_called_as_in_targets_and_an_order_states_what_the_job_knows(command, home, tmp_path, name):
+    rank(tmp_path, 0, STEP)
+    rank(tmp_path, 1)
+    assert given(command, tmp_path, f"group:{name}").code == 0
+    (order,) = orders.read(tmp_path)
+    assert order.scope == ("group:default_pg" if name == "default" else f"group:{name}")
+    assert command("admin", "deescalate", "--scope", f"group:{name}", "--directory", tmp_path).code == 0
+    assert orders.read(tmp_path)[0].is_closed
+
+
 def test_a_job_of_which_every_rank_has_ended_takes_no_order_and_one_that_was_restarted_does(command, home, tmp_path):
     rank(tmp_path, 0, STEP, END)
     rank(tmp_path, 1, STEP)
