@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from provstore.analysis.suspicion import DISAGREEMENT, DRIFT, ORIGIN, OUTLIER
 from provstore.api.suspecting import suspected
+from provstore.evidence.actions import OPENING
 from provstore.ingest import recording
 from provstore.journal import Journal
-from provstore.model.finding import Diagnosis, Finding, Undecided
+from provstore.model import canonical
+from provstore.model.finding import Diagnosis, Evidence, Finding, Undecided
 from provstore.model.suspicion import UNREADABLE
 
 NAN = "nan"
 _OF_VALUES = (ORIGIN, DISAGREEMENT, DRIFT, OUTLIER)
 _NOT_CHECKED = "NaN: not checked"
+_SHOWN_CARRIERS = 4
 _NO_VALUES, _TIE = "no_values", "tie"
 
 
@@ -72,6 +76,7 @@ def recorded_values(journal: Journal, scope: tuple[str, int], about: str | None)
     found = suspected(journal, *scope, of_nan=about == NAN)
     codes = _OF_VALUES if about is None else (ORIGIN,)
     findings = tuple(_first_of_each(one.finding for one in found.suspicious if one.finding.code in codes))
+    findings = _with_records(journal, scope, findings)
     with_flags = found.coverage.get("with_flags", 0) > 0
     open_ = tuple(
         one
@@ -83,6 +88,28 @@ def recorded_values(journal: Journal, scope: tuple[str, int], about: str | None)
     ranks = {row["rank"] for bundle in bundles for row in bundle.record["ranks"] or ()}
     world = max((bundle.record["world_size"] or 0 for bundle in bundles), default=0)
     return RecordedValues(findings, open_, found.coverage, tuple(sorted(ranks)), world)
+
+
+def _with_records(journal: Journal, scope: tuple[str, int], findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return findings with the records of the actions that they name, and of the calls that carry these."""
+    named = {one.key: _named(one) for one in findings}
+    # Records are canonical, and an action's id stands first in its own.
+    wanted = {OPENING + canonical.encode(name): name for names in named.values() for name in names}
+    found: dict[str, Evidence] = {}
+    for record in journal.evidence(*scope).records() if wanted else ():
+        name = wanted.get(record.line[: record.line.find(b'"', len(OPENING) + 1) + 1])
+        if name is not None and name not in found:
+            digest, file = hashlib.sha256(record.line).hexdigest(), record.where.partition(" ")[0]
+            found[name] = Evidence(file, digest, recording.read_quickly(record.line).rank, record.index)
+    return tuple(
+        replace(one, evidence=(*(found[name] for name in named[one.key] if name in found), *one.evidence))
+        for one in findings
+    )
+
+
+def _named(finding: Finding) -> list[str]:
+    own = [] if finding.action_id is None else [finding.action_id]
+    return [*own, *finding.carried_by[:_SHOWN_CARRIERS]]
 
 
 def _first_of_each(findings: Iterable[Finding]) -> Iterator[Finding]:

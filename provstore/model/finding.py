@@ -51,12 +51,15 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a finding can be checked: an entry of a dump, or a dump as a whole."""
+    """Where a finding can be checked: an entry of a dump, a dump as a whole, or a record in the journal."""
 
     file: str
+    """Of a record the journal's segment."""
     digest: str
+    """SHA-256 of the dump, or of the record; ``provstore evidence show`` takes it."""
     rank: int
     record_id: int | None = None
+    """The recorder's number of the call; of a record its index in the run tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,14 @@ class Finding:
     parameter: str | None = None
     """Parameter whose gradient had the values in question first, where gradients are recorded; ``NAME#2`` is what the
     second backward pass of a step adds to it."""
+    action_id: str | None = None
+    """Recorded action that it names; None where it was found in dumps."""
+    epoch: int | None = None
+    """Training epoch of that action, where it was recorded; so is ``step``."""
+    step: int | None = None
+    carried_by: tuple[str, ...] = ()
+    """Of a gradient or activation: ``action_id`` of the calls that carry it. ``group`` and ``seq`` are those of the
+    first of them that was recorded."""
     rule_version: int = 1
 
     def training_members(self) -> dict[str, object]:
@@ -242,6 +253,10 @@ def _finding(finding: Finding) -> dict[str, object]:
         "next_step": finding.next_step,
         "measures": dict(finding.measures),
         **finding.training_members(),
+        "action_id": finding.action_id,
+        "epoch": finding.epoch,
+        "step": finding.step,
+        "carried_by": list(finding.carried_by),
         "rule_version": finding.rule_version,
     }
 

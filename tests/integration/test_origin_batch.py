@@ -110,6 +110,30 @@ def test_the_batch_of_the_rank_in_that_step_is_named_in_every_answer_about_the_o
     assert told in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_program_finds_step_call_group_carrier_and_record_of_the_origin_in_its_members(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = captured(tmp_path)
+    row = origin(uri)
+    assert run(["--store", uri, "diagnose", "run:job", "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["findings"]
+
+    assert (found["action_id"], found["step"], found["epoch"]) == (row["action_id"], ORIGIN_STEP, 1)
+    assert found["carried_by"] == row["carried_by"]
+    carrier = found["carried_by"][0] if found["carried_by"] else found["action_id"]
+    assert carrier == f"gloo/{found['group']['name']}/{found['seq']}/{ORIGIN_RANK}"
+    assert found["group"] == {"name": f"0@0-{WORLD - 1}", "desc": "", "ranks": [*range(WORLD)], "basis": "observed"}
+    assert found["channel"] == "collective"
+    assert found["next_step"]
+    (place, *_) = found["evidence"]
+    assert place["rank"] == ORIGIN_RANK
+    with Journal.open(tmp_path / "store" / "journal", writable=False) as journal:
+        (record,) = [one for one in journal.evidence("job", 0).records() if one.index == place["record_id"]]
+    assert f'"action_id":"{row["action_id"]}"'.encode() in record.line
+    assert place["digest"] == hashlib.sha256(record.line).hexdigest()
+    assert place["file"] == record.where.partition(" ")[0]
+
+
 def test_what_is_told_of_a_batch_accuses_it_of_nothing(tmp_path: Path) -> None:
     with provstore.open(captured(tmp_path), read_only=True) as opened:
         (found,) = opened.diagnose(run="job").findings

@@ -27,6 +27,10 @@ def judged(layout: str, fault: str, seed: int, variation: str = "plain", large: 
     scenario = draw(layout, fault, seed, variation, large)
     trial = hold(scenario)
     assert not trial.verdict.is_wrong, f"{scenario.describe()}: {trial.verdict.why}"
+    for finding in trial.diagnosis.findings:
+        assert finding.confidence == "certain" or finding.caveats, (
+            f"{scenario.describe()}: {finding.summary}: no reason"
+        )
     return trial
 
 

@@ -14,6 +14,7 @@ from provstore.model.finding import Finding
 ABOUT = "hang"
 PRECEDENCE = 40
 
+LATE_START = "that a rank had not started the call may be a consequence: its device, or its link, is not looked at"
 NO_MEMBER = "no single member can be named from the dumps"
 
 
@@ -53,7 +54,7 @@ def _finding(scene: Scene, end: End) -> Finding:
         chain=walk(case, scene.waits, end.ranks),
         remarks=Remarks(
             next_step="check the links between the members, then their devices: run a collective test over this group",
-            caveats=(*(() if named else (NO_MEMBER,)), *age_caveats(case, members)),
+            caveats=(LATE_START if named else NO_MEMBER, *age_caveats(case, members)),
             alternatives=() if aged else ("the call was in flight when the dumps were written",),
         ),
     )

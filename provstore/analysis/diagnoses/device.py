@@ -14,6 +14,8 @@ from provstore.model.finding import Finding, Hop
 ABOUT = "hang"
 PRECEDENCE = 30
 
+NO_TIMEOUT = "the call has not timed out: it may still end"
+
 
 def find(scene: Scene, earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each rank that still has pending what a peer has done, while others wait for it."""
@@ -49,7 +51,10 @@ def _finding(scene: Scene, end: End) -> Finding:
         chain=(*walk(case, scene.waits, end.ranks), _last_hop(case, end.row, peers)),
         remarks=Remarks(
             next_step=f"look for device errors of rank {rank}: XID messages in the kernel log, ECC, throttling",
-            caveats=age_caveats(case, (end.row, *end.awaited)),
+            caveats=(
+                *(() if case.progress.timed_out[end.row] else (NO_TIMEOUT,)),
+                *age_caveats(case, (end.row, *end.awaited)),
+            ),
             alternatives=("the thread that polls the device has stopped, the device itself has not",),
         ),
     )

@@ -18,6 +18,8 @@ ABOUT = "hang"
 PRECEDENCE = 65
 
 HIDDEN_P2P = "or blocked in a send or receive that the recorder does not keep; may be a victim"
+NOT_ALL_SEEN = "not all that the rank does is recorded: its sends and receives, or the calls of groups without members"
+NOT_SURE = "that it did not come is concluded from the other end of the call: its own dump does not show it"
 IN_FLIGHT = "the rank was only late: the calls that wait were in flight when the dumps were written"
 
 
@@ -54,7 +56,7 @@ def _finding(scene: Scene, item: IdleEnd) -> Finding:
         chain=walk(case, scene.waits, end.ranks),
         remarks=Remarks(
             next_step=f"look at what rank {rank} did on the CPU: py-spy dump of its process, its log, its data loader",
-            caveats=age_caveats(case, end.awaited),
+            caveats=(*_doubts(scene, item), *age_caveats(case, end.awaited)),
             alternatives=_alternatives(case, item),
         ),
     )
@@ -66,6 +68,13 @@ def _confidence(scene: Scene, item: IdleEnd) -> str:
         return "possible"
     known = case.is_over_due(item.end.awaited) and scene.waits.reason(item.row, rank) == ABSENT_FROM
     return "certain" if known else "probable"
+
+
+def _doubts(scene: Scene, item: IdleEnd) -> tuple[str, ...]:
+    """Return why it is less than certain that the rank never came, however long others have waited."""
+    if item.may_hide or scene.case.is_half_known(item.end.ranks[0]):
+        return (NOT_ALL_SEEN,)
+    return () if scene.waits.reason(item.row, item.end.ranks[0]) == ABSENT_FROM else (NOT_SURE,)
 
 
 def _members_waiting(case: Case, end: End, row: int) -> list[int]:

@@ -42,7 +42,7 @@ def _finding(scene: Scene, found: Disagreement) -> Finding:
         "mismatch",
         Place(row, at_culprit=at_culprit, evidence=tuple([one for side in blame.sides for one in side[:4]])),
         summary=summary,
-        confidence="certain" if blame.ground in ("majority", "tie") else "probable",
+        confidence="probable" if _doubts(blame) else "certain",
         culprits=wrong,
         victims=(*ranks, *found.victims) if wrong else tuple(set(found.victims) - ranks),
         detail=found.detail,
@@ -51,7 +51,7 @@ def _finding(scene: Scene, found: Disagreement) -> Finding:
         chain=walk(case, scene.waits, ranks),
         remarks=Remarks(
             next_step="compare the ranks' code paths at these lines: a condition on the rank, or on its data",
-            caveats=(*found.caveats, *age_caveats(case, [row])),
+            caveats=(*_doubts(blame), *found.caveats, *age_caveats(case, [row])),
             alternatives=_alternatives(scene, found),
         ),
     )
@@ -75,6 +75,13 @@ def _who(scene: Scene, found: Disagreement, wrong: list[int]) -> str:
         f"{verb(others, 'calls', 'call')} {shape_words(case, theirs)}{source_words(case.source(theirs))}; "
         f"{_GROUNDS[blame.ground]}."
     )
+
+
+def _doubts(blame: Blame) -> tuple[str, ...]:
+    """Return why who is wrong is less than certain: no majority of the call's own members says so."""
+    if blame.ground in ("majority", "tie"):
+        return ()
+    return (f"no majority of its members decides: {_GROUNDS[blame.ground]}",)
 
 
 def _as_what(case: Case, theirs: int) -> str:

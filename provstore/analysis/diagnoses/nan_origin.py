@@ -14,6 +14,8 @@ from provstore.model.finding import Finding
 ABOUT = "nan"
 PRECEDENCE = 90
 
+WHICH_FAULT = "what happens inside of a call is not recorded"
+
 
 def find(scene: Scene, _earlier: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each call in which values that are not finite began."""
@@ -50,6 +52,7 @@ def _finding(scene: Scene, origin: Origin) -> Finding:
         measures={"nan_count": float(origin.nan_count), "inf_count": float(origin.inf_count)},
         remarks=Remarks(
             next_step="look at what was computed before this call: loss, gradients, the batch",
+            caveats=() if origin.ranks else (WHICH_FAULT,),
             alternatives=()
             if origin.ranks
             else ("overflow of the sum in a narrow element type", "a fault in transport"),

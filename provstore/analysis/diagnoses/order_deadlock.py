@@ -15,6 +15,8 @@ ABOUT = "hang"
 PRECEDENCE = 70
 
 NEVER_POSTED = "one of them left out a call that the other waits in; which one cannot be told"
+WHOSE_ORDER = "which of the orders was meant is not recorded"
+UNDECLARED = "no file declares the members of all these groups"
 
 _SHOWN = 6
 
@@ -97,7 +99,11 @@ def _finding(scene: Scene, end: End) -> Finding:
         chain=tuple(hop(case, wait, blocker) for wait, blocker in steps),
         remarks=Remarks(
             next_step="make all ranks enter these calls in one order, or on one thread",
-            caveats=age_caveats(case, end.awaited),
+            caveats=(
+                *(() if all(case.group(wait.row).declared for wait, _ in steps) else (UNDECLARED,)),
+                WHOSE_ORDER,
+                *age_caveats(case, end.awaited),
+            ),
             alternatives=(NEVER_POSTED,) if doubtful else (),
         ),
     )

@@ -16,6 +16,9 @@ ABOUT = "hang"
 PRECEDENCE = 20
 
 _LONGEST_CYCLE = 16
+PEERS_ONLY = "judged by what ranks of the same role did; that this rank was meant to do the same is not recorded"
+PAST_ONLY = "judged by what the rank did in its earlier steps; that it was meant to do the same again is not recorded"
+NOT_SEEN = "judged by what the others did; that they were not meant to enter it is not recorded"
 ANOTHER_ORDER = "the rank entered its calls in another order than the ranks it waits for: an order deadlock"
 
 
@@ -63,7 +66,7 @@ def _too_many(scene: Scene, item: IdleEnd, rank: int) -> Finding:
         seq_range=(case.seq(row), case.seq(row)),
         remarks=Remarks(
             next_step=f"look for an uneven loop or a condition that lets only rank {rank} reach this line",
-            caveats=age_caveats(case, (row,)),
+            caveats=(NOT_SEEN, *age_caveats(case, (row,))),
             alternatives=(f"{rank_words(others)} all stopped on the CPU before this call",),
         ),
     )
@@ -142,7 +145,7 @@ def _finding(scene: Scene, end: End, found: Divergence) -> Finding:
         chain=walk(case, scene.waits, (found.rank,)),
         remarks=Remarks(
             next_step=f"look for a condition that lets rank {found.rank} pass by this line",
-            caveats=age_caveats(case, end.awaited),
+            caveats=(PEERS_ONLY if found.peers else PAST_ONLY, *age_caveats(case, end.awaited)),
             alternatives=(ANOTHER_ORDER,) if end.kind == "cycle" else (),
         ),
     )

@@ -16,6 +16,7 @@ ABOUT = "slow"
 PRECEDENCE = 80
 
 NO_DEVICE_TIME = "the dumps hold no device times (duration_ms), so slowness on the device cannot be told"
+ENTRIES_ONLY = "only when ranks enter calls is recorded: what keeps this one, or whom it waits for elsewhere, is not"
 CLOCK = "the lateness is constant: if the ranks are on different hosts, a clock offset cannot be excluded"
 CONTRADICTORY = "calls that do not block left contradictory bounds for the clocks"
 
@@ -39,7 +40,7 @@ def _finding(scene: Scene, late: Lateness) -> Finding:
         f"from #{case.seq(first)} on; about {lost / 1000:.1f} s lost. Straggler."
     )
     no_times = all(np.isnan(dump.calls.duration_ms).all() for dump in case.table.dumps if dump.rank == late.rank)
-    caveats = [NO_DEVICE_TIME] if no_times else []
+    caveats = [NO_DEVICE_TIME if no_times else ENTRIES_ONLY]
     uncertain = late.is_constant and late.explained_by_clock
     caveats += [CLOCK] if uncertain else []
     caveats += [CONTRADICTORY] if late.contradictory else []
