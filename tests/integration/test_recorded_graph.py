@@ -74,6 +74,24 @@ def test_what_was_recorded_in_full_and_why(graph: GraphStore) -> None:
     ]
 
 
+def test_recorded_modes_tells_of_actions_what_was_demanded_what_was_recorded_and_why(graph: GraphStore) -> None:
+    rows = list(graph.run(query("read/evidence/recorded_modes"), SCOPE))
+    told = {
+        (row["policy_mode"], row["recorded_mode"], row["policy_reason"], row["rank"], row["records"])
+        for row in rows
+        if row["kind"] == "action"
+    }
+
+    assert told == {
+        ("delta", "validation", "local mutation, low risk", 0, 1),
+        ("full", "full", "external escalation signal", 0, 1),
+        ("full", "validation", "external escalation signal", 0, 1),
+        ("full", "full", "external mutation", 0, 1),
+    }
+    (bundle,) = [row for row in rows if row["kind"] == "epoch-bundle"]
+    assert (bundle["policy_mode"], bundle["recorded_mode"]) == ("full", "validation")
+
+
 def test_escalations_with_their_end_and_the_actions_that_they_deepened(graph: GraphStore) -> None:
     (row,) = graph.run(query("read/evidence/escalations"), SCOPE)
 

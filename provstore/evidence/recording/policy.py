@@ -89,7 +89,8 @@ def raised(policy: RecordingPolicy, floor: str) -> RecordingPolicy:
         raise ConfigError(f"{floor}: mode floor: is none of {', '.join(MODES)}")
     if MODES.index(floor) <= MODES.index(policy.mode):
         return policy
-    return RecordingPolicy(floor, f"mode floor over: {policy.reason}", FLOOR)
+    reason = f"raised from {policy.mode} to {floor} by the mode floor that was set; without it: {policy.reason}"
+    return RecordingPolicy(floor, reason, FLOOR)
 
 
 def risk_context(said: Mapping[str, object]) -> RiskContext:

@@ -184,6 +184,14 @@ def test_a_mode_floor_raises_a_mode_and_never_lowers_one(klass, floor, mode, rul
     assert (said.mode, said.rule) == (mode, rule)
 
 
+def test_the_reason_of_a_raised_mode_says_who_raised_it_from_what_to_what_and_what_the_rules_alone_say():
+    said = raised(compile_recording_policy(RiskContext(side_effect_class="read")), "full")
+
+    assert said.reason == (
+        "raised from validation to full by the mode floor that was set; without it: read-only, no anomaly"
+    )
+
+
 def test_a_mode_floor_that_is_no_mode_is_refused():
     with pytest.raises(ConfigError, match=r"^none: mode floor: "):
         raised(RecordingPolicy("delta", "x", "6"), "none")
