@@ -1,5 +1,4 @@
-// What was demanded and recorded in which mode and why: records by mode, reason, kind and rank, with their range in the run tree.
-// Of an ingested file's lineage the weakest mode of what was recorded of it, and the reason of the strongest demand.
+// What was recorded in which mode and why: records by mode, reason, kind and rank, with their range in the run tree.
 // params: run, attempt
 // returns: policy_mode, recorded_mode, policy_reason, kind, rank, records, first_index, last_index
 // none: this attempt has no records: provstore seal makes those of ingested files
