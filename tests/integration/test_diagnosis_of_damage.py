@@ -46,9 +46,22 @@ def test_a_nan_whose_record_is_damaged_is_no_run_without_anything_to_judge(tmp_p
         diagnosed(tmp_path)
 
 
-def test_without_damage_a_run_of_finite_values_is_refused_for_want_of_dumps(tmp_path: Path) -> None:
+def test_without_damage_a_run_of_finite_values_has_nothing_to_diagnose_for_want_of_dumps(tmp_path: Path) -> None:
     recorded(tmp_path, finite=True)
 
-    with pytest.raises(InputError, match="no dump of it is stored") as refused:
-        diagnosed(tmp_path)
-    assert "collectives/lagging_ranks" in str(refused.value.hint)
+    found = diagnosed(tmp_path)
+    assert (found.status, found.findings) == ("undecided", ())
+    (reason,) = found.undecided
+    assert (reason.code, reason.blocks_answer) == ("missing_dump", True)
+    assert reason.what.startswith("nothing to diagnose: no dump of it is stored")
+    assert "collectives/lagging_ranks" in reason.next_step
+
+
+def test_of_a_run_whose_values_were_all_seen_to_be_finite_a_nan_is_ruled_out_without_any_dump(tmp_path: Path) -> None:
+    recorded(tmp_path, finite=True)
+
+    with provstore.open(f"embedded:{tmp_path / 'store'}", read_only=True) as store:
+        assert store.diagnose(run="job", about="nan").status == "healthy"
+        assert store.diagnose(run="job", about="hang").status == "undecided"
+        with pytest.raises(InputError, match="other"):
+            store.diagnose(run="other")
