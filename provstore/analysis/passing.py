@@ -14,7 +14,7 @@ _OVERWRITTEN = frozenset(("broadcast", "_broadcast_oop", "scatter"))
 _RECEIVES = frozenset(("recv", "irecv"))
 _EXTREMES = frozenset(("min", "max"))
 
-_SOUND_STEPS = 5
+SOUND_STEPS = 5
 """So many steps in a row, later, show that nothing was spoilt."""
 
 _Place = tuple[int, int]
@@ -72,9 +72,9 @@ class Passing:
                 continue
             own = (row for row in rows if row.rank == one.rank and row.finite_in is True)
             sound += any(not spoilt or _kind(row) in spoilt for row in own)
-            if sound >= _SOUND_STEPS and not is_held_back:
+            if sound >= SOUND_STEPS and not is_held_back:
                 return True
-        return sound >= _SOUND_STEPS
+        return sound >= SOUND_STEPS
 
     def _after(self, place: _Place, loads: Sequence[_Place]) -> Iterator[list[Action]]:
         """Yield the sums of each later step, until a checkpoint is loaded: that makes everything sound again."""

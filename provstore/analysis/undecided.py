@@ -202,3 +202,17 @@ def _about_values(scene: Scene, findings: Sequence[Finding]) -> Iterator[Undecid
         first = scene.values.origins[0]
         known = f"earliest known: {call_words(scene.case, first.rows[0])}, {rank_words(first.ranks or first.victims)}"
         yield _question("no_values", f"{scene.values.gap}; {known}", first.ranks)
+    if scene.values.gone:
+        yield _gone(scene, findings)
+
+
+def _gone(scene: Scene, findings: Sequence[Finding]) -> Undecided:
+    """Return that values were not finite for a time, of which nobody is accused."""
+    case, rows = scene.case, scene.values.gone
+    ranks = sorted({case.rank(row) for row in rows})
+    what = (
+        f"{rank_words(ranks)}: values that are not finite, first in {call_words(case, rows[0])}, are gone in later "
+        "calls: left out, as a scaler of the loss does, or meant so, as padding and the start of a maximum; steps and "
+        "loaded checkpoints, which would tell more, are not recorded"
+    )
+    return _question("no_values", what, ranks, blocks=case.options.about == "nan" and not findings)
