@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from provstore.analysis.suspicion import ALIKE_OUT
 
 MAX_CALLS = 20_000
 """Calls that wait for the digests of other ranks."""
+_FORM = ("shapes_out", "dtypes_out")
 _CALL = b'"t":"call"'
 _READ_BYTES = 16 * 1024 * 1024
 _READ_AGAIN_BYTES = 1024 * 1024
@@ -28,9 +29,19 @@ class Disagreement:
     seq: int
     step: int | None
     ranks: tuple[int, ...]
-    """Those that told a digest."""
+    """Those that told a digest of what they hold in one shape and type, which most of them have."""
     minority: tuple[int, ...]
     """Those that differ from a strict majority; empty where there is none: then nobody is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a rank says that it holds after a call."""
+
+    kind: str
+    form: bytes
+    digest: str
+    step: int | None
 
 
 class Replicas:
@@ -47,7 +58,7 @@ class Replicas:
         # What other ranks had told before a restart is read again: a call is compared with all that is near it.
         offsets: Mapping[str, int] = said.get("offsets", {})
         self._offsets = {name: max(0, at - _READ_AGAIN_BYTES) for name, at in offsets.items()}
-        self._calls: OrderedDict[str, dict[int, tuple[str, int | None]]] = OrderedDict()
+        self._calls: OrderedDict[str, dict[int, _Held]] = OrderedDict()
         self._told: set[str] = set(said.get("told", ()))
 
     def state(self) -> dict[str, Any]:
@@ -75,24 +86,30 @@ class Replicas:
         key = f"{group}\0{seq}\0{op}"
         step = said.get("step")
         held = self._calls.setdefault(key, {})
-        held[rank] = (f"{kind}\0{digest}", step if type(step) is int else None)
+        form = orjson.dumps([said.get(name) for name in _FORM])
+        held[rank] = _Held(str(kind), form, digest, step if type(step) is int else None)
         while len(self._calls) > MAX_CALLS:
             self._calls.popitem(last=False)
         return key
 
     def _compared(self, key: str) -> Disagreement | None:
-        held = self._calls[key]
+        told = self._calls[key]
+        if len({one.kind for one in told.values()}) > 1:
+            return None
+        # A digest is that of type and shape too: the same bytes have another one in another shape.
+        forms = Counter(one.form for one in told.values())
+        ((form, _),) = forms.most_common(1)
+        held = {rank: one for rank, one in told.items() if one.form == form}
         by_digest: dict[str, list[int]] = defaultdict(list)
-        for rank, (digest, _) in held.items():
-            by_digest[digest].append(rank)
-        kinds = {digest.partition("\0")[0] for digest in by_digest}
-        if len(by_digest) < 2 or len(kinds) > 1:
+        for rank, one in held.items():
+            by_digest[one.digest].append(rank)
+        if len(by_digest) < 2:
             return None
         group, seq, op = key.split("\0")
         self._told.add(group)
         largest = max(by_digest.values(), key=len)
         rest = () if len(largest) * 2 <= len(held) else tuple(sorted(set(held) - set(largest)))
-        step = next((at for _, at in held.values() if at is not None), None)
+        step = next((one.step for one in held.values() if one.step is not None), None)
         return Disagreement(op, group, int(seq), step, tuple(sorted(held)), rest)
 
     def _new_lines(self, path: Path) -> Iterator[Mapping[str, Any]]:

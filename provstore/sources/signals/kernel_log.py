@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ import orjson
 from provstore.errors import InputError
 from provstore.model.recording import ExternalSignal, SignalProblem
 from provstore.sources.signals.devices import Devices, pci_address
-from provstore.sources.signals.xid_lines import XidLine, gpu_named, xid
+from provstore.sources.signals.xid_lines import XidLine, gpu_named, has_form, is_text, xid
 from provstore.sources.signals.xid_table import TABLE, XidTable
 
 SOURCE = "kernel-log"
@@ -24,6 +24,8 @@ MAX_READ = 64 << 20
 MAX_LINE = 1 << 20
 _SHOWN = 512
 _HEAD = 256
+_FIRST_LINES = 10_000
+"""By so many a file is known for a kernel log."""
 
 
 class KernelLog:
@@ -108,7 +110,7 @@ class KernelLog:
         its start. An unfinished last line is read at the next poll.
 
         Raises:
-            InputError: The file cannot be read.
+            InputError: The file cannot be read, or is no kernel log: then its beginning is looked at again next time.
         """
         try:
             with open(path, "rb", opener=_without_waiting) as file:
@@ -122,6 +124,8 @@ class KernelLog:
         *lines, rest = data.split(b"\n")
         if len(rest) == MAX_READ:
             raise InputError(f"{path}: kernel log: a line of more than {MAX_READ} bytes")
+        if at == 0 and not _is_kernel_log(lines, rest):
+            raise InputError(f"{path}: kernel log: holds no lines of a kernel log")
         found = []
         for line in lines:
             text = line.decode(errors="replace")
@@ -233,6 +237,18 @@ def boot_moment_ns(stat: str) -> int | None:
         if name == "btime" and value.strip().isdecimal():
             return int(value) * 10**9
     return None
+
+
+def _is_kernel_log(lines: Sequence[bytes], rest: bytes) -> bool:
+    """Return whether a beginning may be that of a kernel log: it has such lines, or no whole line yet.
+
+    A crash may leave bytes that are no text in a log; among many of them a line may look like one by chance.
+    """
+    said = [line.decode(errors="replace") for line in lines[:_FIRST_LINES] if line.strip()]
+    if not said:
+        return is_text(rest.decode(errors="replace"))
+    of_form = sum(map(has_form, said))
+    return of_form > 0 and of_form >= sum(not is_text(line) for line in said)
 
 
 def _message(value: object) -> str:

@@ -33,6 +33,9 @@ _PID = re.compile(r"\bpid='?([0-9]{1,10})'?")
 _NAME = re.compile(r"\bname=([^,\n]{1,200})")
 _GPU = re.compile(r"NVRM:\s*GPU at (?:PCI:)?([0-9A-Fa-f:.]+): (\S+)")
 _LONGEST = 8192
+_NO_TEXT = re.compile(r"[\x00-\x08\x0a-\x0c\x0e-\x1f\x7f]")
+_BARE = re.compile(r"[A-Za-z][A-Za-z0-9 _.,()@#/-]{0,80}: \S|Linux version ")
+"""A message without anything before it: who says it, and what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,19 @@ class XidLine:
     """Wall clock, where the line has a whole one."""
     boot_ns: int | None = None
     """Since the start of the machine, where the line has that."""
+
+
+def is_text(line: str) -> bool:
+    """Return whether a line holds no control characters but tabs and a carriage return: the kernel prints none."""
+    return _NO_TEXT.search(line) is None
+
+
+def has_form(line: str) -> bool:
+    """Return whether a line looks like one of a kernel log, with or without a time before it."""
+    begin = line[:_LONGEST]
+    head = _PREFIX.match(begin)
+    stamped = head is not None and bool(head[0].strip())
+    return is_text(line) and (stamped or _BARE.match(begin.lstrip()) is not None)
 
 
 def xid(line: str) -> XidLine | None:

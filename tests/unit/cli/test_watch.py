@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import inspect
 import json
+import random
 import re
 import signal
 import subprocess
@@ -46,8 +47,8 @@ def serving(body):
         server.shutdown()
 
 
-def write(capture, rank, *calls, mode="a"):
-    """Add calls to a rank's file: (seq, digest of what the rank holds after it)."""
+def write(capture, rank, *calls, mode="a", **said):
+    """Add calls to a rank's file: (seq, digest of what the rank holds after it), and what else their lines say."""
     lines = [
         {
             "t": "call",
@@ -57,6 +58,7 @@ def write(capture, rank, *calls, mode="a"):
             "step": seq,
             "out": digest(value),
             "kind": "v1",
+            **said,
         }
         for seq, value in calls
     ]
@@ -129,6 +131,18 @@ def test_two_ranks_that_disagree_name_nobody(look, capture):
     assert one["minority"] == []
 
 
+@pytest.mark.parametrize("other", [{"shapes_out": [[2, 4]]}, {"dtypes_out": ["int32"]}])
+def test_the_same_bytes_in_another_shape_or_type_are_no_disagreement(look, capture, other):
+    form = {"shapes_out": [[8]], "dtypes_out": ["float32"]}
+    for rank in range(4):
+        write(capture, rank, (1, rank == 1), **(form | other if rank == 1 else form))
+    assert look()[0] == 0
+    for rank in range(4):
+        write(capture, rank, (2, 5 if rank == 1 else 6 + (rank == 3)), **(form | other if rank == 1 else form))
+    (one,) = look()[1]["disagreements"]
+    assert (one["seq"], one["ranks"], one["minority"]) == (2, [0, 2, 3], [3])
+
+
 def test_a_line_that_is_still_being_written_waits(look, capture):
     for rank in range(3):
         write(capture, rank, (1, 5))
@@ -156,6 +170,46 @@ def test_a_source_that_cannot_be_read_is_no_information_and_the_others_are_read(
     assert {one["source"] for one in said["problems"]} == {"kernel-log", "gcm", "dcgm"}
     assert (code, len(said["ordered"])) == (1, 1)
     assert look("--gcm", "false")[0] == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        random.Random(1).randbytes(3_000_000),
+        random.Random(1).randbytes(3_000).replace(b"\n", b""),
+        b"\0" * 4096 + b"\n",
+        b'{"MESSAGE":"NVRM: Xid (PCI:0000:3b:00): 79, x"}\n',
+        b"a poem of no colon\nand no stamp\n",
+    ],
+    ids=["random bytes", "random bytes without an end of line", "zeros", "the journal as JSON", "a poem"],
+)
+def test_what_is_no_text_of_a_kernel_log_is_no_information(look, capture, tmp_path, content):
+    log = tmp_path / "kern.log"
+    log.write_bytes(content)
+    for _ in range(2):
+        code, said = look("--kernel-log", log)
+        (one,) = said["problems"]
+        assert (code, one["source"], one["code"]) == (3, "kernel-log", "signal-failed")
+        assert str(log) in one["text"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n",
+        b"[    0.000000] Linux version 6.1",
+        b"usb 1-1: new high-speed USB device\n",
+        b"Mar 05 23:33:34 node1 kernel: usb\n",
+        b"2026-03-05T23:33:34+00:00 node1 kernel: usb\n",
+        b"\0" * 4096 + b"\n[    1.000000] usb 1-1: reset\n",
+        b"<6>[    1.000000] caf\xe9\n[    2.000000] usb\n",
+    ],
+    ids=["a blank line", "an unfinished line", "no stamp", "syslog", "RFC 5424", "zeros after a crash", "Latin-1"],
+)
+def test_a_kernel_log_that_tells_of_no_error_is_nothing_new(look, capture, tmp_path, content):
+    log = tmp_path / "kern.log"
+    log.write_bytes(content)
+    assert look("--kernel-log", log)[0] == 0
 
 
 def test_a_problem_of_a_source_is_told_by_its_code_each_time_and_kept_once(command, home, capture):
