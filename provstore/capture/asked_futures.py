@@ -13,32 +13,15 @@ from typing import Any
 
 from provstore.capture.fail_open import tried
 from provstore.capture.live_calls import LiveCall
-
-_ASK = "get_future"
+from provstore.capture.wrapping import Wrapping
 
 
 class AskedFutures:
     """Sees who asks calls for their futures, through Python."""
 
     def __init__(self, torch: Any) -> None:
-        self._type = torch.distributed.Work
         self._watched: weakref.WeakKeyDictionary[Any, LiveCall] = weakref.WeakKeyDictionary()
-        self._held: Any = None
-        self._ours: Any = None
-
-    def wrap(self) -> None:
-        """Begin to see it."""
-        # As the class holds it: what getattr gives has lost how it is bound to a call.
-        held = vars(self._type).get(_ASK)
-        if self._held is None and held is not None:
-            self._held, self._ours = held, self._around(getattr(self._type, _ASK))
-            setattr(self._type, _ASK, self._ours)
-
-    def unwrap(self) -> None:
-        """Leave the method as it was, unless somebody else has wrapped it since."""
-        if self._held is not None and vars(self._type).get(_ASK) is self._ours:
-            setattr(self._type, _ASK, self._held)
-        self._held = None
+        self.methods = Wrapping(torch.distributed.Work, {"get_future": self._around})
 
     def future_of(self, work: Any, call: LiveCall) -> Any | None:
         """Return the future of a call, ``None`` where it has none, and see who asks for it from now on."""

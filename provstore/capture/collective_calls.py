@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import itertools
 import time
 import weakref
@@ -21,6 +23,7 @@ from provstore.capture.call_numbers import (
 from provstore.capture.fail_open import tried
 from provstore.capture.live_calls import LiveCall, LiveGroup, versions
 from provstore.capture.torch_library import distributed_world, group_count, last_collective, live_groups
+from provstore.capture.wrapping import Wrapping
 
 OVERWRITTEN = "its outputs were overwritten before they could be read"
 _IN_PLACE = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "BROADCAST", "REDUCE"})
@@ -84,20 +87,29 @@ class CallHooks:
         self._groups: weakref.WeakKeyDictionary[Any, LiveGroup] = weakref.WeakKeyDictionary()
         self._coalescing = stream_order.Coalescing(torch)
         self._futures = AskedFutures(torch)
+        self._worlds = 0
+        self._made = Wrapping(torch.distributed.distributed_c10d, {"_register_process_group": self._around_made})
         self.has_hooks = hasattr(torch.distributed.ProcessGroup, "register_pre_hook")
 
     def attach(self) -> None:
-        """See the groups made since; done by itself at the next call of a seen group."""
+        """See the groups that there are, and those that will be made."""
         self._coalescing.wrap()
-        self._futures.wrap()
+        self._futures.methods.wrap()
+        if self.has_hooks and not self._made.is_on:
+            self._made.wrap()
+            # Torch frees groups after Python has ended, and with them hooks, which are Python's: that crashes.
+            atexit.register(self.detach)
         for group, name in live_groups(self._torch):
+            self._worlds = max(self._worlds, 1)
             if group not in self._numbers:
                 self._attach(group, name)
 
     def detach(self) -> None:
         """Take the hooks off."""
         self._coalescing.unwrap()
-        self._futures.unwrap()
+        self._futures.methods.unwrap()
+        self._made.unwrap()
+        atexit.unregister(self.detach)
         if self.has_hooks:
             for group, number in list(self._numbers.items()):
                 tried(group.unregister_pre_hook, number)
@@ -157,21 +169,62 @@ class CallHooks:
             first = latest + 1 - (group.sends_and_receives if group.backend == GLOO else 0)
             self._guard(self._listener.unseen, group, first, counter - latest)
 
+    def _around_made(self, register: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(register)
+        def registered(name: str, group: Any, *arguments: Any, **options: Any) -> Any:
+            found = register(name, group, *arguments, **options)
+            if self._made.is_on:
+                self._guard(self._meet, group, name)
+            return found
+
+        return registered
+
+    def _meet(self, group: Any, name: str) -> None:
+        """Put the hooks on a group that is being made: what it is, torch knows at its first call."""
+        # Until its first group is there, torch says that it is not initialized.
+        self._worlds += not self._torch.distributed.is_initialized()
+        if group not in self._numbers:
+            made: list[LiveGroup | None] = []
+            reference, world = weakref.ref(group), self._worlds - 1
+
+            def before(args: Any) -> None:
+                if not made:
+                    made.append(self._live(reference(), name, world))
+                if made[0] is not None:
+                    self.before(made[0], args)
+
+            def after(args: Any) -> None:
+                if made and made[0] is not None:
+                    self.after(made[0], args)
+
+            self._hook(group, before, after)
+
     def _attach(self, group: Any, name: str) -> None:
         """Put the hooks on one group, if the numbers of its calls can be told."""
-        number = next(_hook_numbers)
-        self._numbers[group] = number
+        live = self._live(group, name, self._worlds - 1)
+        if live is None or not self.has_hooks:
+            self._numbers[group] = next(_hook_numbers)
+        else:
+            self._hook(group, partial(self.before, live), partial(self.after, live))
+
+    def _hook(self, group: Any, before: Callable[[Any], None], after: Callable[[Any], None]) -> None:
+        number = self._numbers[group] = next(_hook_numbers)
+        group.register_pre_hook(number, lambda args: self._called(before, args))
+        group.register_post_hook(number, lambda args: self._called(after, args))
+
+    def _live(self, group: Any, name: str, world: int) -> LiveGroup | None:
+        """Return one group as it is seen; ``None``, which is told, if the numbers of its calls cannot be."""
         config = str(distributed_world(self._torch).pg_backend_config.get(group, ""))
         chosen = chosen_backend(config, self._backends)
         if chosen is None:
             self._skip(name, f"not on {' or '.join(sorted(self._backends))}: the numbers of its calls")
-            return
+            return None
         backend, kind = chosen
         device = None if kind is None else self._torch.device(kind)
         before, _ = tried(sends_and_receives_before, self._torch, group, name, backend, device)
         if before is None:
             self._skip(name, "was used before it was recorded: the numbers of its calls")
-            return
+            return None
         live = LiveGroup(
             name,
             backend,
@@ -182,13 +235,12 @@ class CallHooks:
             last_collective(group, device),
             backend in self._known,
             device=device,
+            world=world,
         )
         if kind is not None:
             self._guard(self._listener.skipped, f"{name} ({config})", f"calls that are not on {kind} are not recorded")
         self._groups[group] = live
-        if self.has_hooks:
-            group.register_pre_hook(number, lambda args: self._called(self.before, live, args))
-            group.register_post_hook(number, lambda args: self._called(self.after, live, args))
+        return live
 
     def _confirm(self, call: LiveCall) -> bool:
         """Return whether the recorder's last call of the group has the number that was found; then all have."""

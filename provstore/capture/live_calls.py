@@ -37,14 +37,21 @@ class LiveGroup:
     """By the hook's number of a call."""
     device: Any = None
     """Of a group with several backends, the kind of device whose calls are seen."""
+    world: int = 0
+    """How often the process left all its groups before this one was made: torch gives names and numbers anew then."""
     _key: str | None = None
     _position: int = -1
+
+    @property
+    def unique_name(self) -> str:
+        """Its name; where an earlier world of groups may have had the same, with a number behind it, from ``.2`` on."""
+        return f"{self.name}.{self.world + 1}" if self.world else self.name
 
     @property
     def key(self) -> str:
         """The group as it stands in ids."""
         if self._key is None:
-            self._key = ids.group_key(self.name, self.ranks)
+            self._key = ids.group_key(self.unique_name, self.ranks)
         return self._key
 
     def counter(self) -> int:

@@ -83,6 +83,10 @@ def evidence(  # noqa: PLR0913 - each argument is a setting of the recording
     number = _attempt(attempt)
     if type(taint_window_steps) is not int or taint_window_steps < 0:
         raise ConfigError(f"{taint_window_steps!r}: taint window: is no number of steps")
+    from provstore.capture.content.limits import Limits
+
+    if limits is not None and not isinstance(limits, Limits):
+        raise ConfigError(f"{limits!r:.80}: limits: are no provstore.capture.content.limits.Limits")
     try:
         from provstore.evidence.recording.classes import TABLE, extended
 

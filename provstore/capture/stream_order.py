@@ -11,9 +11,11 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from provstore.capture.fail_open import tried
+from provstore.capture.wrapping import Wrapping
 
 HOST = "cpu"
 _BEGINS, _ENDS = "_start_coalescing", "_end_coalescing"
@@ -32,29 +34,18 @@ class Coalescing:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._type = torch.distributed.ProcessGroup
-        self._held: dict[str, Any] = {}
-        self._ours: dict[str, Any] = {}
         self._groups: weakref.WeakSet[Any] = weakref.WeakSet()
+        around = {name: partial(self._around, is_begin=name == _BEGINS) for name in (_BEGINS, _ENDS)}
+        self._methods = Wrapping(torch.distributed.ProcessGroup, around)
 
     def wrap(self) -> None:
         """Begin to see it, where there is an accelerator."""
-        if self._held or self._torch.accelerator.current_accelerator(check_available=True) is None:
-            return
-        for name in (_BEGINS, _ENDS):
-            # As the class holds it: what getattr gives has lost how it is bound to a group.
-            held = vars(self._type).get(name)
-            if held is not None:
-                self._held[name] = held
-                self._ours[name] = self._around(getattr(self._type, name), is_begin=name == _BEGINS)
-                setattr(self._type, name, self._ours[name])
+        if self._torch.accelerator.current_accelerator(check_available=True) is not None:
+            self._methods.wrap()
 
     def unwrap(self) -> None:
-        """Leave the methods as they were, unless somebody else has wrapped them since."""
-        for name, held in self._held.items():
-            if vars(self._type).get(name) is self._ours.get(name):
-                setattr(self._type, name, held)
-        self._held.clear()
+        """See it no longer."""
+        self._methods.unwrap()
 
     def covers(self, group: Any) -> bool:
         """Return whether a group gathers calls now."""

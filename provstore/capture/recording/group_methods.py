@@ -10,10 +10,12 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from provstore.capture.collective_calls import CallHooks
 from provstore.capture.fail_open import tried
+from provstore.capture.wrapping import Wrapping
 
 _here = threading.local()
 _numbers = itertools.count(1 << 40)
@@ -91,30 +93,20 @@ class GroupMethods:
     """The wrapped methods, from ``wrap`` to ``unwrap``."""
 
     def __init__(self, torch: Any, hooks: CallHooks, guard: Callable[..., None]) -> None:
-        self._type = torch.distributed.ProcessGroup
         self._kind = torch.distributed.ReduceOp.RedOpType
         self._hooks = hooks
         self._guard = guard
-        self._wrapped: dict[str, Any] = {}
-        self._ours: dict[str, Any] = {}
+        names = _REDUCES if hooks.has_hooks else (*_REDUCES, *_SHAPES)
+        around = {name: partial(self._around, name) for name in names}
+        self._methods = Wrapping(torch.distributed.ProcessGroup, around)
 
     def wrap(self) -> None:
         """Begin to see calls that pass through Python."""
-        names = _REDUCES if self._hooks.has_hooks else (*_REDUCES, *_SHAPES)
-        for name in dict.fromkeys(names):
-            # As the class holds it: what getattr gives has lost how it is bound to a group.
-            held = vars(self._type).get(name)
-            if held is not None:
-                self._wrapped[name] = held
-                self._ours[name] = self._around(name, getattr(self._type, name))
-                setattr(self._type, name, self._ours[name])
+        self._methods.wrap()
 
     def unwrap(self) -> None:
-        """Leave the methods as they were, unless somebody else has wrapped them since."""
-        for name, held in self._wrapped.items():
-            if vars(self._type).get(name) is self._ours.get(name):
-                setattr(self._type, name, held)
-        self._wrapped.clear()
+        """See them no longer."""
+        self._methods.unwrap()
 
     def _around(self, name: str, original: Any) -> Any:
         sees = not self._hooks.has_hooks and name in _SHAPES

@@ -94,7 +94,7 @@ def trace_members(context: TraceContext) -> dict[str, Any]:
 def group_members(group: LiveGroup) -> dict[str, Any]:
     """Return a process group as header and group lines state it."""
     return {
-        "name": group.name,
+        "name": group.unique_name,
         "desc": group.description,
         "ranks": list(group.ranks),
         "backend": group.backend,

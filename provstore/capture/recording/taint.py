@@ -109,10 +109,10 @@ class Taint:
 
     def _mark(self, tensor: Any, hops: int) -> None:
         version, _ = tried(getattr, tensor, "_version")
-        begin, end = _bytes_of(tensor)
-        if version is None or begin == end or self._count >= _MOST_MARKS:
+        place, _ = tried(_place_of, tensor)
+        if version is None or place is None or self._count >= _MOST_MARKS:
             return
-        storage = tensor.untyped_storage()
+        storage, begin, end = place
         weak = self._torch.multiprocessing.reductions.StorageWeakRef(storage)
         self._marks.setdefault(storage._cdata, []).append(_Mark(weak, begin, end, version, hops))  # noqa: SLF001
         self._count += 1
@@ -124,10 +124,11 @@ class Taint:
 
     def _within(self, tensor: Any) -> list[_Mark]:
         """Return the marks in the memory of a tensor."""
-        marks = self._marks.get(tensor.untyped_storage()._cdata) if self._marks else None  # noqa: SLF001
-        if not marks:
+        place, _ = tried(_place_of, tensor) if self._marks else (None, None)
+        if place is None:
             return []
-        begin, end = _bytes_of(tensor)
+        storage, begin, end = place
+        marks = self._marks.get(storage._cdata, ())  # noqa: SLF001
         return [mark for mark in marks if begin < mark.end and mark.begin < end]
 
     def _keep(self, is_kept: Any) -> None:
@@ -141,11 +142,15 @@ def _is_unwritten(mark: _Mark, tensor: Any) -> bool:
     return version == mark.version
 
 
-def _bytes_of(tensor: Any) -> tuple[int, int]:
-    """Return where the elements of a tensor begin and end in its storage; equal where it has none."""
+def _place_of(tensor: Any) -> tuple[Any, int, int] | None:
+    """Return the storage of a tensor, and where its elements begin and end in it; ``None`` where it has no elements.
+
+    Raises:
+        Exception: It has no storage of its own, as a sparse one.
+    """
+    if not tensor.numel():
+        return None
     size = int(tensor.element_size())
     begin = int(tensor.storage_offset()) * size
-    if not tensor.numel():
-        return begin, begin
     last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return begin, begin + (last + 1) * size
+    return tensor.untyped_storage(), begin, begin + (last + 1) * size

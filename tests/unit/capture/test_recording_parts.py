@@ -360,3 +360,12 @@ def test_a_loss_that_still_requires_its_gradient_is_a_loss_like_any_other() -> N
     assert loss.requires_grad
     assert _number(None) is None
     assert _number(1) == 1.0
+
+
+@pytest.mark.parametrize("limits", [5, {"steady_share": 0.1}, "all"])
+def test_limits_that_are_none_are_refused_before_anything_is_hooked(tmp_path: Path, limits: object) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(ConfigError, match=r"limits: are no provstore\.capture\.content\.limits\.Limits$"):
+        provstore.capture.evidence("job", tmp_path / "capture", limits=limits)
+
+    assert not (tmp_path / "capture").exists()

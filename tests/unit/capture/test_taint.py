@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,15 @@ def test_a_tensor_whose_writes_are_not_counted_is_not_followed(taint: Taint) -> 
         tensor = torch.ones(4)
     taint.found([tensor, torch.empty(0)])
     assert not taint.is_active
+
+
+@pytest.mark.parametrize("made", [lambda: torch.eye(2).to_sparse(), lambda: torch.empty(0)])
+def test_a_tensor_without_memory_of_its_own_is_not_followed(taint: Taint, made: Callable[[], torch.Tensor]) -> None:
+    taint.found([torch.ones(2), made()])
+    taint.gave([made()], 1, is_finite=False)
+
+    assert taint.is_active
+    assert taint.length([made()]) == 0
 
 
 @pytest.fixture(scope="module")
