@@ -215,4 +215,5 @@ def _gone(scene: Scene, findings: Sequence[Finding]) -> Undecided:
         "calls: left out, as a scaler of the loss does, or meant so, as padding and the start of a maximum; steps and "
         "loaded checkpoints, which would tell more, are not recorded"
     )
-    return _question("no_values", what, ranks, blocks=case.options.about == "nan" and not findings)
+    step = "look at what the program did there; a recording of the job holds its steps and checkpoints"
+    return Undecided("no_values", what, step, tuple(ranks), case.options.about == "nan" and not findings)

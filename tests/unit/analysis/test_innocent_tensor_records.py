@@ -69,6 +69,7 @@ def test_a_gradient_that_overflows_and_is_gone_later_accuses_nobody() -> None:
     assert (answer.status, answer.findings) == ("healthy", ())
     assert said(answer) == [((1,), False)]
     assert "#1 " in answer.undecided[0].what
+    assert "tensor" not in answer.undecided[0].next_step, "they are there"
 
 
 def test_asked_where_a_nan_began_one_that_is_gone_leaves_it_open_because_steps_are_not_recorded() -> None:
