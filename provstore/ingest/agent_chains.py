@@ -94,13 +94,14 @@ def _stated(container: Container, sha256: str, size_bytes: int, held: OwnRecords
 
 def _chained(gathered: Gathered) -> Iterator[StatedRecord]:
     told: dict[str, list[StatedAction]] = {}
-    tellers: dict[tuple[str, str, str], list[str]] = {}
+    first: dict[tuple[str, str, str], str] = {}
     for action in gathered.actions:
-        tellers.setdefault((action.run_id or "", action.action_id, action.body), []).append(action.record)
+        alike = action.run_id or "", action.action_id, action.body
+        first[alike] = min(first.get(alike, action.record), action.record)
     for action in gathered.actions:
-        alike = tellers[action.run_id or "", action.action_id, action.body]
         # One direction is enough: the first in order is what the others are alternates of.
-        others = tuple(one for one in (min(alike),) if one != action.record)
+        teller = first[action.run_id or "", action.action_id, action.body]
+        others = (teller,) if teller != action.record else ()
         told.setdefault(action.record, []).append(StatedAction(action.action_id, action.body, action.value, others))
     for one in gathered.records:
         chain = None if one.chain.startswith("orphan:") else one.chain

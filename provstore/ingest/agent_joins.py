@@ -168,7 +168,7 @@ def join_block(journal: Journal) -> Block | None:
     if not files:
         return Block("", 0, replaces=SCOPE) if _is_told(journal) else None
     gathered = gather(file.container for file in files)
-    report = join(agent_runs(journal, files, gathered), training_runs(journal))
+    report = join(agent_runs(journal, files, gathered), training_runs(journal), undirected=False)
     taken = accepted(journal)
     links = [one for one in report.links if one.strength != WEAK or any(end in taken for end in ends_of(one))]
     return _block(links, gathered, journal)
@@ -290,6 +290,7 @@ def _block(links: Sequence[Link], gathered: Gathered, journal: Journal) -> Block
     """Return links as relationships between what stands in the graph."""
     rows: dict[str, dict[tuple[str, str], str]] = {"DERIVED_STARTED_BY": {}, "DERIVED_INFLUENCED_BY": {}}
     attempts: dict[str, list[int]] = {}
+    acting = _Acting(gathered)
     for link in links:
         if link.source.kind != _AGENT:
             continue
@@ -302,7 +303,7 @@ def _block(links: Sequence[Link], gathered: Gathered, journal: Journal) -> Block
             effects = [agent_facts.run_iri(link.target.run_id)]
         for rule in link.rules:
             if rule in _STARTING:
-                found = _actions(gathered, link, rule) or causes
+                found = acting.of(link, rule) or causes
                 _put(rows["DERIVED_STARTED_BY"], effects, found, rule)
             elif link.target.kind == _TRAINING or rule in {DELEGATION, PARENT_TRACE}:
                 # A trace that two agents share has no direction.
@@ -311,19 +312,29 @@ def _block(links: Sequence[Link], gathered: Gathered, journal: Journal) -> Block
     return Block("", 0, relations=relations, replaces=SCOPE)
 
 
-def _actions(gathered: Gathered, link: Link, rule: str) -> list[str]:
-    """Return the actions that a link begins at: those that name the run themselves, else all of that name."""
-    named = [
-        one for one in gathered.actions if (one.run_id, one.action_id) == (link.source.run_id, link.source.action_id)
-    ]
-    saying = [
-        one
-        for one in named
-        if link.target.run_id
-        in {referred_run(uri) for uri in _listed(one.value.get("evidence_refs")) if isinstance(uri, str)}
-    ]
-    chosen = saying if saying and rule == REF else named
-    return [agent_facts.action_iri(one.record, one.action_id, one.body) for one in chosen]
+class _Acting:
+    """The actions that links begin at, looked up by their run and name."""
+
+    def __init__(self, gathered: Gathered) -> None:
+        self._named: dict[tuple[str, str], list[str]] = {}
+        self._saying: dict[tuple[str, str, str], list[str]] = {}
+        """By the training run that they name, too."""
+        for one in gathered.actions:
+            if one.run_id is None:
+                continue
+            iri, key = agent_facts.action_iri(one.record, one.action_id, one.body), (one.run_id, one.action_id)
+            self._named.setdefault(key, []).append(iri)
+            said = _listed(one.value.get("evidence_refs"))
+            for run in {referred_run(uri) for uri in said if isinstance(uri, str)} - {None}:
+                self._saying.setdefault((*key, str(run)), []).append(iri)
+
+    def of(self, link: Link, rule: str) -> list[str]:
+        """Return the actions of the name that a link begins at: those that name the run themselves, else all."""
+        if link.source.action_id is None:
+            return []
+        key = link.source.run_id, link.source.action_id
+        saying = self._saying.get((*key, link.target.run_id)) if rule == REF else None
+        return saying or self._named.get(key, [])
 
 
 def _put(rows: dict[tuple[str, str], str], effects: Iterable[str], causes: Sequence[str], rule: str) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
 from urllib.parse import unquote
 
 from provstore.analysis.join.trace_ids import (
@@ -18,6 +17,7 @@ from provstore.analysis.join.trace_ids import (
     is_placeholder,
     meeting,
 )
+from provstore.analysis.join.trace_index import TraceIndex, best, spellings
 from provstore.model.joining import (
     AgentRun,
     Ambiguity,
@@ -40,12 +40,18 @@ REF, PARENT_ACTION, PARENT_TRACE, DELEGATION, MISMATCH = (
 CONFLICT, PLACEHOLDER = "trace-context-conflict", "trace-id-placeholder"
 AGENT, TRAINING = "agent", "training"
 _SCHEMES = ("train-run://", "train-run:")
+_OUTRIGHT = frozenset((REF, PARENT_ACTION))
 _RULES = (REF, PARENT_ACTION, PARENT_TRACE, DELEGATION, *ORDER)
 _HEX_DIGITS = 32
 
 
 def join(
-    agents: Sequence[AgentRun], runs: Sequence[TrainedRun], trace_id: str | None = None, conflicts: Iterable[str] = ()
+    agents: Sequence[AgentRun],
+    runs: Sequence[TrainedRun],
+    trace_id: str | None = None,
+    conflicts: Iterable[str] = (),
+    *,
+    undirected: bool = True,
 ) -> JoinReport:
     """Return what belongs together.
 
@@ -54,8 +60,9 @@ def join(
         runs: The training runs, each once.
         trace_id: Only what has to do with this trace; everything when not given.
         conflicts: Contradictions among the agents' records, which are told along.
+        undirected: Also that two agents share a trace, which does not tell which of them came first.
     """
-    return _Joining(agents, runs).report(trace_id, tuple(conflicts))
+    return _Joining(agents, runs).report(trace_id, tuple(conflicts), undirected=undirected)
 
 
 def referred_run(uri: str) -> str | None:
@@ -71,16 +78,25 @@ class _Joining:
     def __init__(self, agents: Sequence[AgentRun], runs: Sequence[TrainedRun]) -> None:
         self._agents = {one.run_id: one for one in sorted(agents, key=lambda one: one.run_id)}
         self._runs = {one.run: one for one in sorted(runs, key=lambda one: one.run)}
-        self._links: dict[tuple[End, End], dict[str, list[str]]] = {}
+        self._traces = TraceIndex((one.run_id, one.trace_ids) for one in self._agents.values())
+        self._trained = TraceIndex((one.run, _own(one)) for one in self._runs.values())
+        self._links: dict[tuple[End, End], dict[str, dict[str, None]]] = {}
+        self._named: dict[str, dict[str, tuple[End, End]]] = defaultdict(dict)
+        """By the agent's run: the training runs that it is joined with, and the link of each."""
+        self._outright: set[str] = set()
+        """The training runs that somebody says outright are theirs."""
         self._ambiguous: list[Ambiguity] = []
-        self._missing: list[tuple[str, Missing]] = []
-        """Each with the run that speaks of it."""
+        self._missing: dict[tuple[str, str], tuple[str, dict[str, None]]] = {}
+        """Reference and who says it → the run that speaks of it, and where."""
         self._unresolved: dict[str, None] = {}
 
-    def report(self, asked: str | None, conflicts: tuple[str, ...]) -> JoinReport:
+    def report(self, asked: str | None, conflicts: tuple[str, ...], *, undirected: bool) -> JoinReport:
         self._references()
         self._parents()
-        self._between_agents()
+        self._delegations()
+        if undirected:
+            self._between_agents()
+        self._parents_of_agents()
         self._by_trace()
         links = [self._link(*key, found) for key, found in self._links.items()]
         groups = self._groups(links)
@@ -90,7 +106,11 @@ class _Joining:
         kept = [one for one in links if (one.source.kind, one.source.run_id) in names]
         spoken = {name for _, name in names}
         ambiguous = tuple(one for one in self._ambiguous if asked is None or one.said_by in spoken)
-        missing = tuple(one for name, one in self._missing if asked is None or name in spoken)
+        missing = tuple(
+            Missing(reference, said_by, "; ".join(places))
+            for (reference, said_by), (name, places) in self._missing.items()
+            if asked is None or name in spoken
+        )
         shown = [one for one in self._runs.values() if asked is None or (TRAINING, one.run) in names]
         own = [f"{CONFLICT}: {one.run}: {other}" for one in shown for other in one.conflicts]
         return JoinReport(
@@ -116,22 +136,24 @@ class _Joining:
 
     def _references(self) -> None:
         for agent in self._agents.values():
+            acting: dict[str | None, set[str]] = defaultdict(set)
+            for reference in agent.references:
+                if reference.action_id:
+                    acting[referred_run(reference.uri)].add(reference.action_id)
             for reference in agent.references:
                 name = referred_run(reference.uri)
                 if name is None or name == agent.run_id:
                     continue
-                start = self._launching(agent, reference.action_id, reference.uri)
+                start = self._launching(agent, reference.action_id, acting.get(name, ()))
                 if name not in self._runs:
                     self._miss(reference.uri, start, reference.where)
                     continue
                 self._add(start, self._end(TRAINING, name), REF, reference.where)
 
-    def _launching(self, agent: AgentRun, action_id: str | None, uri: str) -> End:
+    def _launching(self, agent: AgentRun, action_id: str | None, acting: Collection[str]) -> End:
         """Return who refers to a run: the action that does, where a record as a whole repeats what one action says."""
-        if action_id is None:
-            name = referred_run(uri)
-            said = {one.action_id for one in agent.references if one.action_id and referred_run(one.uri) == name}
-            action_id = said.pop() if len(said) == 1 else None
+        if action_id is None and len(acting) == 1:
+            (action_id,) = acting
         return self._end(AGENT, agent.run_id, action_id)
 
     def _parents(self) -> None:
@@ -147,102 +169,92 @@ class _Joining:
                     self._add(start, self._end(TRAINING, run.run), PARENT_ACTION, "parent_action")
             parent = launch.parent_trace_id
             if parent is not None and not is_placeholder(parent):
-                found = [one for one in self._agents.values() if _best(one.trace_ids, (parent,))]
-                for one in found:
-                    rule = _best(one.trace_ids, (parent,)) or OTEL_LOSSY
-                    ends = self._end(AGENT, one.run_id), self._end(TRAINING, run.run)
+                found = self._traces.meeting(spellings((parent,)))
+                for name, rule in sorted(found.items()):
+                    ends = self._end(AGENT, name), self._end(TRAINING, run.run)
                     self._add(*ends, PARENT_TRACE if STRENGTH[rule] != WEAK else rule, "parent_trace_id")
-                if not found and not self._is_joined(run.run):
+                if not found and run.run not in self._outright:
                     self._miss(parent, self._end(TRAINING, run.run), "parent_trace_id")
 
     # What shared traces say
 
-    def _between_agents(self) -> None:
-        self._delegations()
-        for left, right in combinations(self._agents.values(), 2):
-            ends = self._end(AGENT, left.run_id), self._end(AGENT, right.run_id)
-            rule = _best(left.trace_ids, right.trace_ids)
-            if rule is not None:
-                # A shared trace has no direction; a delegation has.
-                self._add(*(ends[::-1] if ends[::-1] in self._links else ends), rule, "trace_id")
-                continue
-            for child, parent, found in ((left, right, ends[::-1]), (right, left, ends)):
-                met = _best(child.parent_trace_ids, parent.trace_ids)
-                if met is not None and STRENGTH[met] != WEAK:
-                    self._add(*found, PARENT_TRACE, "parent_trace_id")
-
     def _delegations(self) -> None:
+        emitting: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for agent in self._agents.values():
+            for name, key in product(agent.agents, self._traces.keys(agent.run_id)):
+                emitting[name, key].append(agent.run_id)
         for agent in self._agents.values():
             for name in agent.delegations:
-                emitters = [
-                    one
-                    for one in self._agents.values()
-                    if one is not agent and name in one.agents and _best(one.trace_ids, agent.trace_ids)
-                ]
+                # Three of a spelling are two others for sure, and more than one is as good as none.
+                several = (emitting.get((name, key), [])[:3] for key in self._traces.keys(agent.run_id))
+                emitters = {run for one in several for run in one} - {agent.run_id}
                 if len(emitters) == 1:
-                    ends = self._end(AGENT, emitters[0].run_id), self._end(AGENT, agent.run_id)
+                    ends = self._end(AGENT, emitters.pop()), self._end(AGENT, agent.run_id)
                     self._add(*ends, DELEGATION, "run_context.delegation_chain")
                 elif name not in agent.agents:
                     self._unresolved[name] = None
 
+    def _between_agents(self) -> None:
+        delegated = [(source.run_id, target.run_id) for source, target in self._links if target.kind == AGENT]
+        for left, right in dict.fromkeys((*self._traces.pairs(), *(tuple(sorted(one)) for one in delegated))):
+            ends = self._end(AGENT, left), self._end(AGENT, right)
+            rule = best(self._traces.keys(left), self._traces.keys(right))
+            if rule is not None:
+                # A shared trace has no direction; a delegation has.
+                self._add(*(ends[::-1] if ends[::-1] in self._links else ends), rule, "trace_id")
+
+    def _parents_of_agents(self) -> None:
+        for child in self._agents.values():
+            own = self._traces.keys(child.run_id)
+            # Whoever has a spelling that is its own too shares its trace.
+            said = {key: rule for key, rule in spellings(child.parent_trace_ids).items() if key not in own}
+            for name, rule in self._traces.meeting(said).items():
+                if STRENGTH[rule] != WEAK and own.keys().isdisjoint(self._traces.keys(name)):
+                    ends = self._end(AGENT, name), self._end(AGENT, child.run_id)
+                    self._add(*ends, PARENT_TRACE, "parent_trace_id")
+
     def _by_trace(self) -> None:
+        free = TraceIndex((one.run, _own(one)) for one in self._runs.values() if one.run not in self._outright)
         for agent in self._agents.values():
-            met: dict[str, list[str]] = defaultdict(list)
-            for run in self._runs.values():
-                rule = _best(agent.trace_ids, _own(run))
-                if rule is not None:
-                    met[rule].append(run.run)
-            solid = [(rule, name) for rule, names in met.items() if STRENGTH[rule] != WEAK for name in names]
-            self._meet(agent, solid)
-            hints = met.get(OTEL_LOSSY, []) if not solid else []
-            for name in hints:
-                self._add(self._end(AGENT, agent.run_id), self._end(TRAINING, name), OTEL_LOSSY, "trace_id")
+            keys = self._traces.keys(agent.run_id)
+            self._meet(agent, {name: rule for name, rule in free.meeting(keys).items() if STRENGTH[rule] != WEAK})
+            if not self._trained.meets_surely(keys):
+                for name in self._trained.meeting(keys):
+                    self._add(self._end(AGENT, agent.run_id), self._end(TRAINING, name), OTEL_LOSSY, "trace_id")
 
-    def _meet(self, agent: AgentRun, solid: Sequence[tuple[str, str]]) -> None:
+    def _meet(self, agent: AgentRun, free: Mapping[str, str]) -> None:
         """Join one agent's run with the training runs of its trace; several that nobody refers to are ambiguous."""
-        named = {
-            target.run_id: (source, target)
-            for source, target in self._links
-            if source.run_id == agent.run_id and target.kind == TRAINING
-        }
-        loose = [name for _, name in solid if name not in named and not self._is_joined(name)]
-        for rule, name in solid:
-            if name in named:
-                self._add(*named[name], rule, "trace_id")
-            elif name in loose and len(loose) == 1:
-                self._add(self._end(AGENT, agent.run_id), self._end(TRAINING, name), rule, "trace_id")
-        if len(loose) > 1:
-            what = ", ".join(agent.trace_ids)
-            self._ambiguous.append(Ambiguity(what, agent.run_id, tuple(sorted(loose))))
-
-    def _is_joined(self, run: str) -> bool:
-        """Return whether somebody says outright that this run is theirs."""
-        outright = {REF, PARENT_ACTION}
-        return any(target.kind == TRAINING and target.run_id == run and outright & set(found)
-                   for (_, target), found in self._links.items())  # fmt: skip
+        named = dict(self._named.get(agent.run_id, {}))
+        loose = sorted(name for name in free if name not in named)
+        for name, ends in named.items():
+            rule = best(self._traces.keys(agent.run_id), self._trained.keys(name))
+            if rule is not None and STRENGTH[rule] != WEAK:
+                self._add(*ends, rule, "trace_id")
+        if len(loose) == 1:
+            self._add(self._end(AGENT, agent.run_id), self._end(TRAINING, loose[0]), free[loose[0]], "trace_id")
+        elif loose:
+            self._ambiguous.append(Ambiguity(", ".join(agent.trace_ids), agent.run_id, tuple(loose)))
 
     # The answer
 
     def _miss(self, reference: str, speaker: End, where: str) -> None:
         """Say that a run is missing, once for each that speaks of it."""
         said_by = speaker.run_id if speaker.action_id is None else f"{speaker.run_id}/{speaker.action_id}"
-        for place, (name, known) in enumerate(self._missing):
-            if (known.reference, known.said_by) == (reference, said_by):
-                if where not in known.where.split("; "):
-                    self._missing[place] = (name, replace(known, where=f"{known.where}; {where}"))
-                return
-        self._missing.append((speaker.run_id, Missing(reference, said_by, where)))
+        self._missing.setdefault((reference, said_by), (speaker.run_id, {}))[1][where] = None
 
     def _add(self, source: End, target: End, rule: str, where: str) -> None:
-        places = self._links.setdefault((source, target), {}).setdefault(rule, [])
-        if where not in places:
-            places.append(where)
+        found = self._links.setdefault((source, target), {})
+        if not found and target.kind == TRAINING:
+            self._named[source.run_id][target.run_id] = source, target
+        if target.kind == TRAINING and rule in _OUTRIGHT:
+            self._outright.add(target.run_id)
+        found.setdefault(rule, {})[where] = None
 
     def _end(self, kind: str, run_id: str, action_id: str | None = None) -> End:
         axes: Mapping[str, object] = self._agents[run_id].axes if kind == AGENT else self._runs[run_id].axes
         return End(kind, run_id, action_id, axes.get("authenticity"))
 
-    def _link(self, source: End, target: End, found: Mapping[str, Sequence[str]]) -> Link:
+    def _link(self, source: End, target: End, found: Mapping[str, Iterable[str]]) -> Link:
         rules = tuple(sorted(found, key=_RULES.index))
         strengths = [STRENGTH.get(rule, STRONG) for rule in rules]
         strength = min(strengths, key=("strong", "medium", "weak").index)
@@ -250,12 +262,13 @@ class _Joining:
         return Link(source, target, rules, strength, where, self._notes(source, target, rules))
 
     def _notes(self, source: End, target: End, rules: Sequence[str]) -> tuple[str, ...]:
-        if target.kind != TRAINING or source.kind != AGENT or not {REF, PARENT_ACTION} & set(rules):
+        if target.kind != TRAINING or source.kind != AGENT or not _OUTRIGHT & set(rules):
             return ()
         left, right = self._agents[source.run_id].trace_ids, _own(self._runs[target.run_id])
         known = [raw for raw in (*left, *right) if not is_placeholder(raw)]
         both = any(raw in known for raw in left) and any(raw in known for raw in right)
-        return (MISMATCH,) if both and _best(left, right) is None else ()
+        same = best(self._traces.keys(source.run_id), self._trained.keys(target.run_id))
+        return (MISMATCH,) if both and same is None else ()
 
     def _groups(self, links: Sequence[Link]) -> list[Group]:
         """Return the runs that any link but a hint holds together."""
@@ -263,6 +276,8 @@ class _Joining:
 
         def root(key: tuple[str, str]) -> tuple[str, str]:
             while home.setdefault(key, key) != key:
+                # Whoever comes this way again has half of it to go.
+                home[key] = home[home[key]]
                 key = home[key]
             return key
 
@@ -303,13 +318,6 @@ class _Joining:
 def _own(run: TrainedRun) -> tuple[str, ...]:
     said = (launch.trace_id for launch in run.launches)
     return tuple(dict.fromkeys(raw for raw in said if raw is not None))
-
-
-def _best(left: Iterable[str], right: Iterable[str]) -> str | None:
-    """Return the strongest rule by which any two of the ids mean one trace."""
-    others = list(right)
-    rules = [rule for one in left for other in others if (rule := meeting(one, other)) is not None]
-    return min(rules, key=ORDER.index, default=None)
 
 
 def _normalised(raw: Sequence[str]) -> str:
