@@ -13,10 +13,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from provstore.stores import GraphStore, open_store
 
 KINDS = ("memory", "embedded", "neo4j")
+
+# What a machine does beside a test is no fault of the test.
+settings.register_profile("whatever time it takes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("whatever time it takes")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -136,7 +136,7 @@ def machine(where: str | None) -> type[StoreMachine]:
 
 def bounds(examples: int, steps: int) -> settings:
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=quiet)
+    return settings(max_examples=examples, stateful_step_count=steps, suppress_health_check=quiet)
 
 
 @pytest.mark.parametrize("where", ["memory:", None], ids=["memory", "embedded"])

@@ -121,7 +121,7 @@ def changed(said: dict[str, Any], draw: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_what_is_read_quickly_is_what_the_strict_reader_gives(draw: st.DataObject) -> None:
     said = json.loads(actions.record_line(CALL, "job", 0, 3))
     changed(said, draw)

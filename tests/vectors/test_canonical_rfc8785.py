@@ -10,7 +10,7 @@ import struct
 
 import pytest
 import rfc8785
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provstore.errors import InputError
@@ -27,7 +27,7 @@ _documents = st.recursive(
 )
 
 
-@settings(max_examples=5_000 if LONG else 1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5_000 if LONG else 1_000)
 @given(_documents)
 def test_the_canonical_form_is_that_of_rfc_8785_and_reads_back_as_the_same_value(value):
     expected = rfc8785.dumps(value)
@@ -98,7 +98,7 @@ def test_narrow_floats_are_spelt_as_the_double_of_equal_value():
     assert canonical.tag_bits("f16", 0xFE00) == "f16:nan:fe00"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32 - 1))
 def test_a_single_survives_bit_for_bit(bits):
     assert canonical.tagged_bits(canonical.tag_bits("f32", bits)) == ("f32", bits)
@@ -124,7 +124,6 @@ def test_bits_that_a_type_does_not_have_are_refused(kind, bits):
         canonical.tag_bits(kind, bits)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=50))
 def test_unsigned_integers_and_bytes_survive(number, data):
     assert canonical.tag_unsigned(number) == f"u64:{number}"

@@ -52,13 +52,13 @@ def test_lengths_count_bytes_and_not_characters():
     assert dsse.pae("", b"") == b"DSSEv1 0  0 "
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_texts, _bodies)
 def test_the_encoding_is_that_of_a_second_implementation_and_of_securesystemslib(kind, body):
     assert dsse.pae(kind, body) == second_pae(kind, body) == PeerEnvelope(body, kind, {}).pae()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_texts, _bodies, _texts, _bodies)
 def test_two_different_payloads_are_never_encoded_alike(kind, body, other_kind, other_body):
     same = (kind, body) == (other_kind, other_body)

@@ -322,7 +322,7 @@ def test_one_slow_moment_does_not_end_recording_for_good() -> None:
     assert one.ask(DIGEST, 1_000).reason is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32), st.integers(0, 4_000), st.integers(0, 9_000), st.integers(0, 20_000))
 def test_whatever_is_asked_in_whatever_order_no_limit_in_bytes_is_exceeded(
     seed: int, step_limit: int, epoch_limit: int, run_limit: int

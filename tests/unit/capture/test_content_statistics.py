@@ -142,7 +142,7 @@ def integers(dtype: str, values: Sequence[int]) -> Any:
     return torch.from_numpy(np.array(values, dtype=dtype))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(sorted(INTEGERS)), st.data())
 def test_integers_are_exact_up_to_their_extremes(dtype: str, data: st.DataObject) -> None:
     low, high = INTEGERS[dtype]
@@ -233,7 +233,7 @@ def test_percentiles_of_values_in_order_are_within_one_percent_of_their_rank(sha
         assert abs(float(estimate) / tensor.numel() - percent / 100) <= 0.01
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1, 3_000) | st.integers(65_537, 2**40))
 def test_the_sample_goes_by_the_coprime_number_nearest_to_0618_of_the_count(count: int) -> None:
     step = sample_step(count)

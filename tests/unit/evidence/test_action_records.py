@@ -76,13 +76,13 @@ def test_an_action_is_read_back_from_its_record(action: Action) -> None:
 
 
 @given(calls())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_call_is_read_back_from_its_record(action: Action) -> None:
     assert actions.read(actions.record_line(action, "job", 0, 3)) == action
 
 
 @given(calls())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_fast_reader_says_what_the_strict_one_does_or_nothing(action: Action) -> None:
     line = actions.record_line(action, "job", 0, 3)
     found = quick_action_reader("job", 0)(line)
@@ -116,7 +116,7 @@ def test_the_fast_reader_takes_a_plain_call_with_any_of_these_members(own: dict[
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_an_altered_line_that_the_fast_reader_takes_is_one_that_the_strict_reader_takes(data: st.DataObject) -> None:
     line = actions.record_line(CALL, "job", 0, 3)
     at = data.draw(st.integers(0, len(line) - 1))

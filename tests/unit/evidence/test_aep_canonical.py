@@ -35,7 +35,7 @@ OF_JS = PLAIN.map(lambda value: {"value": value})
 
 
 @given(value=st.dictionaries(NAMES, PLAIN, max_size=5), indent=st.sampled_from([None, 0, 3]), ascii_only=st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_names_are_sorted_blanks_dropped_and_escapes_undone_whatever_the_text_looked_like(
     value: dict[str, Any], indent: int | None, ascii_only: bool
 ) -> None:
@@ -87,7 +87,7 @@ def test_only_the_outermost_signature_is_left_out() -> None:
 
 @pytest.mark.skipif(NODE is None, reason="needs Node")
 @given(values=st.lists(OF_JS, min_size=1, max_size=30), numbers=st.lists(st.floats(allow_nan=False), max_size=60))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_last_variant_writes_what_node_writes(values: list[dict[str, Any]], numbers: list[float]) -> None:
     tokens = [repr(one).replace("inf", "1e999") for one in numbers]
     raws = [json.dumps(one).encode() for one in values]
@@ -140,7 +140,7 @@ def test_sixty_four_levels_are_read(raw: bytes) -> None:
 
 
 @given(st.recursive(st.just(1), lambda inner: st.lists(inner | st.sampled_from(["[", "]", '"{', "\\"]), max_size=3)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_text_with_and_without_blanks_has_the_same_faults_and_values(value: object) -> None:
     for deep in (0, 61, 64, 70):
         nested = value

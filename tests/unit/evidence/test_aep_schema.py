@@ -68,7 +68,7 @@ def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(kind=st.sampled_from(sorted(SAMPLES)), data=st.data())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_a_value_passes_exactly_when_jsonschema_says_so(kind: str, data: st.DataObject) -> None:
     value: Any = copy.deepcopy(SAMPLES[kind])
     place = data.draw(st.sampled_from(_places(value)))

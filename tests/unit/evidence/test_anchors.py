@@ -427,6 +427,8 @@ def test_a_directory_that_cannot_be_looked_into_does_not_pass_for_an_empty_one(t
     def refuse(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("provstore.evidence.anchors.os.listdir", refuse)
+    # By one or the other, as the release of Python has it, pathlib lists a directory.
+    monkeypatch.setattr("os.listdir", refuse)
+    monkeypatch.setattr("os.scandir", refuse)
     with pytest.raises(InputError, match="Permission denied"):
         AnchorState(tmp_path).all()

@@ -160,7 +160,7 @@ def test_a_chunk_proves_nothing_under_another_dtype_or_shape() -> None:
             tensor_digest.check_chunk(tree.digest, "float32", (2, 2), index, ONE_TO_FOUR, [])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=4), st.data())
 def test_the_digest_of_several_tensors_depends_on_each_and_on_their_order(pieces: list[bytes], data: Any) -> None:
     digests = [digest_of("uint8", (len(piece),), piece) for piece in pieces]

@@ -110,7 +110,7 @@ def outputs_of(op: str, inputs: list[list[int]], root: int) -> list[list[int]]:
     return got[op]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from(
         ["all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "gather", "reduce_scatter",

@@ -163,7 +163,7 @@ def test_the_seed_is_taken(name):
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_arbitrary_bytes_are_answered_or_refused(name):
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.binary(max_size=300) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")))
     @example(b"")
     @example(b"\0" * 70_000)
@@ -180,7 +180,7 @@ def test_arbitrary_bytes_are_answered_or_refused(name):
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_altered_good_bytes_are_answered_or_refused(name):
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(mutations(PARSERS[name].seed))
     def check(data):
         judged(name, data)
@@ -224,7 +224,7 @@ def documents():
 
 @pytest.mark.parametrize("name", ["envelope", "foreign envelope", "statement", "record"])
 def test_any_json_document_is_answered_or_refused(name):
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(documents(), st.booleans())
     def check(value, sort):
         judged(
@@ -253,7 +253,7 @@ def test_a_member_of_any_value_is_answered_or_refused(name):
         max_leaves=6,
     )
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(st.sampled_from(places), in_profile)
     def check(place, value):
         judged(name, canonical.encode(replaced(whole, place, value)))
@@ -312,7 +312,7 @@ def test_every_flipped_bit_of_a_record_changes_its_leaf():
         judged("record", data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.binary(max_size=40),
     st.integers(-5, 2**70),
@@ -333,7 +333,7 @@ def test_any_proof_is_answered_or_refused(leaf, index, size, root, hashes):
             assert leaf == root or (index, size, hashes) == (0, 1, [])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.text(max_size=40)
     | st.tuples(

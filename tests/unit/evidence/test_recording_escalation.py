@@ -495,7 +495,7 @@ def test_every_setting_has_an_effect(changed, script):
 TRIGGER_NAMES = sorted(set(TRIGGERS) - {"manual"})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

@@ -491,7 +491,7 @@ _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | _texts
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     _texts,
     _texts,

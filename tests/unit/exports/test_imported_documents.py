@@ -10,7 +10,7 @@ from pathlib import Path
 
 import prov
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prov.model import ProvDocument
 
@@ -199,7 +199,7 @@ def test_our_prov_json_is_valid_against_the_schema_of_the_submission() -> None:
     jsonschema.validate(json.loads(exported("prov-json", stored(parts))), json.loads(path.read_text()))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(records(), max_size=5), st.lists(records(), max_size=2), ITEMS)
 def test_any_document_is_exported_without_loss_or_refused(
     outer: list[Record], inner: list[Record], item: Value

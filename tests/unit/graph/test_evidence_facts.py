@@ -96,7 +96,7 @@ _NAMES = st.sampled_from(("kind", "source", "payload", "signatures", "rank", "at
 
 @given(st.binary(max_size=300) | st.dictionaries(_NAMES | st.text(max_size=8), _VALUES).map(orjson.dumps))
 @example(data=b'{"kind":[]}')
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_become_nodes_that_every_store_can_keep(data):
     facts.check(record_block("job", 0, 0, [data.replace(b"\n", b"")]))
     facts.check(bundle_block("job", 0, data, data))

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prov.constants import PROV_ATTR_COLLECTION, PROV_ATTR_ENTITY, PROV_MEMBERSHIP
 from prov.model import ProvDocument
@@ -326,7 +326,7 @@ def records(draw: st.DrawFn) -> Record:
     return Record(kind, name, formal, tuple(draw(st.lists(st.tuples(NAMES, ITEMS), max_size=4))))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.lists(records(), max_size=6), st.lists(records(), max_size=3))
 def test_any_document_comes_back_exactly(outer: list[Record], inner: list[Record]) -> None:
     parts: list[Part] = [HEAD, *outer, Bundle(ex("bundle"), (("ex", "urn:shadow:"),), "urn:d:"), *inner]

@@ -25,7 +25,7 @@ _documents = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_documents)
 def test_the_form_is_that_of_rfc_8785(value: Any) -> None:
     """In this profile RFC 8785 equals sorted names, no blanks, short escapes and unescaped non-ASCII."""

@@ -19,7 +19,7 @@ def _read(data: bytes, last_jseq: int = 0) -> list[frames.Frame | frames.Gap]:
     return list(frames.read(io.BytesIO(data), 0, len(data), _START, last_jseq))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read_to_their_end_without_a_gap_or_an_overlap(data: bytes) -> None:
     found = _read(data)
@@ -29,7 +29,7 @@ def test_any_bytes_are_read_to_their_end_without_a_gap_or_an_overlap(data: bytes
     assert not any(isinstance(item, frames.Frame) for item in found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.just(b"") | st.binary(min_size=1, max_size=40), _payloads), max_size=6),
     st.binary(max_size=40),

@@ -209,7 +209,7 @@ def _blocks(draw: st.DrawFn) -> Block:
     return Block(draw(_text), draw(st.integers(0, 2**53 - 1)), tuple(nodes), tuple(relations))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_blocks())
 def test_any_block_comes_back_as_it_was(block: Block) -> None:
     for found in _both(block):

@@ -36,7 +36,7 @@ def test_the_file_before_any_change_is_all_good() -> None:
 
 
 @given(at=st.integers(0, len(SOUND) - 2), bit=st.integers(0, 7))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_no_flipped_bit_of_a_signed_chain_goes_unseen(at: int, bit: int) -> None:
     changed = bytearray(SOUND)
     changed[at] ^= 1 << bit
@@ -58,7 +58,7 @@ ODD = st.sampled_from(
 
 
 @given(file=st.sampled_from(range(len(FILES))), data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_stands_in_a_place_a_verdict_or_a_refusal_comes_back(file: int, data: st.DataObject) -> None:
     value = copy.deepcopy(FILES[file])
     for _ in range(data.draw(st.integers(1, 3))):
@@ -83,7 +83,7 @@ def test_whatever_stands_in_a_place_a_verdict_or_a_refusal_comes_back(file: int,
     put=st.binary(max_size=20)
     | st.sampled_from([b'"', b"{", b"}", b"[", b"]", b"\\", b"\n", b",", b'\\u0022"', b"\xff"]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_is_cut_out_or_put_in_a_verdict_or_a_refusal_comes_back(
     base: bytes, at: int, length: int, put: bytes
 ) -> None:
@@ -92,7 +92,7 @@ def test_whatever_is_cut_out_or_put_in_a_verdict_or_a_refusal_comes_back(
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_noise_is_refused_or_judged(data: bytes) -> None:
     _require_an_answer(b'{"schema_version":"aep/v0.5","run_id":"r"' + data)
     _require_an_answer(data)
