@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import Any, Final
 
 from provstore.evidence.aep import forms
@@ -62,7 +63,7 @@ class ChainedAction:
     occurrences: int
     """Records, each counted once, that hold it."""
     alternates: tuple[str, ...] = ()
-    """Other chains that hold the same action of the same run with the same body."""
+    """The first other chain that holds the same action of the same run with the same body: one leads to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ def _ordered(found: dict[str, _Found]) -> list[str]:
 
 def _actions(found: Mapping[str, _Found], ordered: Iterable[str]) -> tuple[list[ChainedAction], list[Contradiction]]:
     seen: dict[tuple[str, str, str], dict[str, list[Any]]] = {}
+    tellers: dict[tuple[str, str, str], list[_Found]] = {}
     contradictions = []
     for own in ordered:
         one = found[own]
@@ -191,7 +193,7 @@ def _actions(found: Mapping[str, _Found], ordered: Iterable[str]) -> tuple[list[
             body = hashlib.sha256(canon).hexdigest()
             bodies = seen.setdefault((one.chain, one.run_id or "", name), {})
             if body not in bodies:
-                contradictions += _rewritten(found, one, name, bodies)
+                contradictions += _rewritten(one, name, tellers.setdefault((one.chain, one.run_id or "", name), []))
                 bodies[body] = [value, own, 0, one.run_id]
             bodies[body][2] += 1
     actions = [
@@ -202,16 +204,23 @@ def _actions(found: Mapping[str, _Found], ordered: Iterable[str]) -> tuple[list[
     return actions, contradictions
 
 
-def _rewritten(
-    found: Mapping[str, _Found], one: _Found, name: str, bodies: Mapping[str, list[Any]]
-) -> list[Contradiction]:
-    """Return what a record says of an action that an earlier record of its own line says otherwise."""
-    for _, record, _, _ in bodies.values():
-        before = found[record]
-        if before is not one and before.place <= one.place < before.place + before.line:
-            text = f"record {one.own[:12]} says something else of {name} than {record[:12]} before it"
-            return [Contradiction(REWRITTEN, one.run_id, name, (one.chain,), (record, one.own), text)]
-    return []
+def _rewritten(one: _Found, name: str, line: list[_Found]) -> list[Contradiction]:
+    """Return what a record says of an action that an earlier record of its own line says otherwise.
+
+    Args:
+        one: The record; they come in the order of their places.
+        name: The action.
+        line: The records before it that said something else of the action, each before the next; it joins them.
+    """
+    while line and line[-1].place + line[-1].line <= one.place:
+        line.pop()
+    before = line[0] if line else one
+    if not line or line[-1] is not one:
+        line.append(one)
+    if before is one:
+        return []
+    text = f"record {one.own[:12]} says something else of {name} than {before.own[:12]} before it"
+    return [Contradiction(REWRITTEN, one.run_id, name, (one.chain,), (before.own, one.own), text)]
 
 
 def _forks(found: Mapping[str, _Found], ordered: Iterable[str]) -> list[Contradiction]:
@@ -250,12 +259,13 @@ def _conflicts(actions: Iterable[ChainedAction]) -> list[Contradiction]:
 
 
 def _with_alternates(actions: list[ChainedAction]) -> Iterable[ChainedAction]:
-    same: dict[tuple[str, str, str], list[str]] = {}
+    same: dict[tuple[str, str, str], set[str]] = {}
     for one in actions:
-        same.setdefault((one.run_id or "", one.action_id, one.body), []).append(one.chain)
+        same.setdefault((one.run_id or "", one.action_id, one.body), set()).add(one.chain)
+    first_two = {key: nsmallest(2, chains) for key, chains in same.items()}
     for one in actions:
-        others = sorted(set(same[(one.run_id or "", one.action_id, one.body)]) - {one.chain})
-        yield replace(one, alternates=tuple(others)) if others else one
+        others = [chain for chain in first_two[one.run_id or "", one.action_id, one.body] if chain != one.chain]
+        yield replace(one, alternates=(others[0],)) if others else one
 
 
 def _record(one: _Found) -> ChainedRecord:

@@ -12,8 +12,10 @@ from provstore.evidence.aep import digests as digests_of
 from provstore.evidence.aep import envelopes, gather, gathering
 from provstore.evidence.aep.gathering import Gathered
 from provstore.model import agent_codes
+from provstore.model.aep import Container
 from provstore.sources import aep, train_aep
 from tests.agent_records import Emitter, Record, action, canon, lines, linked, record, sha256
+from tests.cost import how_many_times
 
 CHAIN = linked([record(number=number) for number in range(4)])
 
@@ -127,3 +129,20 @@ def test_every_code_of_agent_records_is_in_the_registry() -> None:
     used |= {digests_of.LEDGER_HASH, digests_of.LEDGER_LINK, digests_of.LEDGER_ORDER}
     used |= {joining.MISMATCH, joining.CONFLICT, joining.PLACEHOLDER, train_aep.COLLISION}
     assert used == known
+
+
+@pytest.mark.parametrize("is_fork", [False, True], ids=["chains of their own", "one fork"])
+def test_many_records_that_tell_one_action_take_time_in_proportion_to_them(is_fork: bool) -> None:
+    first = record()
+
+    def container(count: int) -> Container:
+        others = [{**record(), "created_at_ms": 2_000_000 + at} for at in range(count)]
+        if is_fork:
+            others = [first, *({**one, "prev_record_hash": sha256(canon(first))} for one in others)]
+            for at, one in enumerate(others[1:]):
+                one["actions"] = [{**one["actions"][0], "action_id": "same", "tool_name": f"tool-{at}"}]
+        return aep.read(lines(others), name="many")
+
+    small, large = container(250), container(1_000)
+
+    assert how_many_times(lambda: gather([large]), lambda: gather([small]), rounds=3) < 8
