@@ -90,6 +90,7 @@ _QUERIES = [
 _OF_RECORDINGS = {
     "dumps/captured_counts",
     "dumps/captured_messages",
+    "lineage/checkpoint_uses",
     "targets/actions_of_call",
     "targets/tensor_states",
 }

@@ -20,7 +20,7 @@ from provstore.stores import open_store
 from provstore.stores.dump import canonical_dump
 from tests.simulator import Scenario, Shape3D, simulate
 
-KILLS = int(os.environ.get("PROVSTORE_KILLS", "12"))
+KILLS = int(os.environ.get("PROVSTORE_KILLS", "5"))
 _DRIVER = """
 import sys
 from pathlib import Path
