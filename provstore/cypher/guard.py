@@ -83,31 +83,24 @@ def parameters_of(text: str) -> tuple[str, ...]:
 def properties_of(text: str) -> tuple[str, ...]:
     """Return the names of properties that ``text`` reads, each once; keys of maps that it makes itself are none."""
     found = list(tokens(text))
-    texts = [token.text for token in found]
-    read, made = [], set()
-    for at, token in enumerate(found):
-        if token.kind not in ("word", "quoted"):
-            continue
-        name = token.text.strip("`")
-        before, after = texts[at - 1] if at else "", texts[at + 1] if at + 1 < len(texts) else ""
-        if before == "." and after != "(":
-            read.append(name)
-        elif before in ("{", ",") and after == ":":
-            if _is_in_pattern(texts, at):
+    texts = ["", "", *(token.text for token in found), ""]
+    read, made, is_in_pattern = [], set(), [False]
+    for at, token in enumerate(found, start=2):
+        before, after = texts[at - 1], texts[at + 1]
+        if token.text in ("{", "[", "("):
+            # Behind a label are properties, as in (a:Action {run: …}).
+            is_in_pattern.append(token.text == "{" and texts[at - 2] == ":")
+        elif token.text in ("}", "]", ")"):
+            if len(is_in_pattern) > 1:
+                is_in_pattern.pop()
+        elif token.kind in ("word", "quoted"):
+            name = token.text.strip("`")
+            is_key = before in ("{", ",") and after == ":"
+            if (before == "." and after != "(") or (is_key and is_in_pattern[-1]):
                 read.append(name)
-            else:
+            elif is_key:
                 made.add(name)
     return tuple(dict.fromkeys(name for name in read if name not in made))
-
-
-def _is_in_pattern(texts: Sequence[str], at: int) -> bool:
-    """Tell whether a key stands in the braces behind a label: ``(a:Action {run: …})``."""
-    depth = 0
-    for place in range(at - 1, 1, -1):
-        depth += (texts[place] in ("}", "]", ")")) - (texts[place] in ("{", "[", "("))
-        if depth < 0:
-            return texts[place] == "{" and texts[place - 2] == ":"
-    return False
 
 
 def check(text: str) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from provstore.cypher import adhoc
 from provstore.cypher.guard import FIRST_WORDS, MAX_TEXT_BYTES, VERBS, properties_of
 from provstore.errors import InputError
+from tests.cost import how_many_times
 
 ALLOWED = [
     "MATCH (n) RETURN n LIMIT 5",
@@ -140,3 +141,11 @@ def test_an_adhoc_query_carries_its_limits_and_parameters():
 )
 def test_the_properties_that_a_text_reads_are_named_once(text, names):
     assert properties_of(text) == names
+
+
+def test_the_properties_of_a_long_text_are_found_in_proportion_to_it():
+    def text(keys):
+        return f"RETURN {{{', '.join(f'k{at}: 1' for at in range(keys))}}} AS made"
+
+    assert properties_of(text(10)) == ()
+    assert how_many_times(lambda: properties_of(text(2_000)), lambda: properties_of(text(500)), rounds=3) < 8
